@@ -1,0 +1,7 @@
+//! How a process of ours starts and stops: where its configuration comes from, how it is told to end, how it logs.
+//!
+//! Not here: what any process does. No knowledge of chains, containers or sandboxes.
+
+pub mod logging;
+pub mod signals;
+pub mod source;

@@ -1,0 +1,96 @@
+//! What operator and sidecar say to each other over HTTP: `POST /exec`, `GET /health`.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Header-less name of the bearer scheme that every route but `/health` demands.
+pub const BEARER: &str = "Bearer";
+
+/// Body of `POST /exec`.
+///
+/// The id makes a repeat harmless: a sidecar that knows it answers for the execution that runs or ran under it and
+/// starts nothing. With `attach_only` an unknown id is refused, so a caller that may have asked before never asks twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecBody {
+    /// Id of the execution, chosen by the caller; `None` lets the sidecar choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Given to `/bin/sh -c`.
+    pub command: String,
+    /// Working directory; the workspace where empty, relative paths start there.
+    #[serde(default)]
+    pub cwd: String,
+    /// Added to the clean environment of the command.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Written to the command's stdin, which is then closed.
+    #[serde(default)]
+    pub stdin: ByteText,
+    /// Time until the command's whole process group is killed, in milliseconds; 0 is the default of 30,000.
+    #[serde(default)]
+    pub timeout_ms: u64,
+    /// Refuse an id that is not known instead of starting it.
+    #[serde(default)]
+    pub attach_only: bool,
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecEnd {
+    /// The command ended by itself.
+    Exited,
+    /// Its time was over; its process group was killed.
+    TimedOut,
+}
+
+/// Answer to `POST /exec`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecReply {
+    /// The id it ran under.
+    pub id: String,
+    /// How it ended.
+    pub ended: ExecEnd,
+    /// Exit code; 128 + signal for a command that a signal ended.
+    pub exit_code: i32,
+    /// The first bytes of its stdout.
+    pub stdout: ByteText,
+    /// The first bytes of its stderr.
+    pub stderr: ByteText,
+    /// More was written than is kept.
+    pub truncated: bool,
+    /// Wall-clock time in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Answer to `GET /health`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthReply {
+    /// Always `ok`: a sidecar that is not does not answer.
+    pub status: String,
+    /// Version of the sidecar.
+    pub version: String,
+    /// Executions that run now.
+    pub running: usize,
+}
+
+/// Bytes that travel as base64 text, since JSON has no others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ByteText(pub Vec<u8>);
+
+impl Serialize for ByteText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map(Self).map_err(serde::de::Error::custom)
+    }
+}

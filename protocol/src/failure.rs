@@ -1,0 +1,149 @@
+//! Why a job was not done, and whose matter that is: the one table from reasons to outcomes.
+
+use std::fmt;
+
+use crate::abi::JobError;
+use crate::receipt::Outcome;
+
+/// A reason. The text form travels in receipts and error bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCode {
+    /// A field is not what its description demands.
+    BadRequest,
+    /// A valid request for something that this operator does not offer.
+    Unsupported,
+    /// Cores, memory or disk outside what may be asked for.
+    ResourcesOutOfRange,
+    /// The image is not on the operator's allow-list.
+    ImageNotAllowed,
+    /// `env_json` is not a JSON object of strings within its bounds.
+    BadEnv,
+    /// The command ran longer than it was given.
+    Timeout,
+    /// The command wrote more than is kept; what was kept is in the response.
+    OutputLimit,
+    /// The operator has no room for another sandbox.
+    NoCapacity,
+    /// The image that the operator promises is not there.
+    ImageMissing,
+    /// The operator's disk is full.
+    DiskFull,
+    /// The container engine failed or was too slow.
+    Engine,
+    /// The started container is not as hardened as promised.
+    Hardening,
+    /// The sandbox is gone though nobody deleted it.
+    SandboxLost,
+    /// The sandbox did not answer.
+    SandboxUnreachable,
+    /// The command may have run, but its result is lost; it is not run again.
+    Interrupted,
+    /// The call came too late to be begun.
+    TooLate,
+    /// A defect of the operator's; the message holds a reference for its log.
+    Internal,
+}
+
+impl FailureCode {
+    /// Whose matter it is.
+    pub const fn outcome(self) -> Outcome {
+        match self {
+            Self::BadRequest
+            | Self::Unsupported
+            | Self::ResourcesOutOfRange
+            | Self::ImageNotAllowed
+            | Self::BadEnv
+            | Self::Timeout
+            | Self::OutputLimit => Outcome::Caller,
+            Self::NoCapacity
+            | Self::ImageMissing
+            | Self::DiskFull
+            | Self::Engine
+            | Self::Hardening
+            | Self::SandboxLost
+            | Self::SandboxUnreachable
+            | Self::Interrupted
+            | Self::TooLate
+            | Self::Internal => Outcome::Operator,
+        }
+    }
+
+    /// Whether the same request may succeed later, or elsewhere.
+    pub const fn retryable(self) -> bool {
+        match self {
+            Self::NoCapacity
+            | Self::ImageMissing
+            | Self::DiskFull
+            | Self::Engine
+            | Self::SandboxUnreachable
+            | Self::TooLate
+            | Self::Internal => true,
+            Self::BadRequest
+            | Self::Unsupported
+            | Self::ResourcesOutOfRange
+            | Self::ImageNotAllowed
+            | Self::BadEnv
+            | Self::Timeout
+            | Self::OutputLimit
+            | Self::Hardening
+            | Self::SandboxLost
+            | Self::Interrupted => false,
+        }
+    }
+
+    /// Whether the response is the job's own, holding what was gathered until the limit struck, and not a [`JobError`].
+    pub const fn keeps_response(self) -> bool {
+        matches!(self, Self::Timeout | Self::OutputLimit)
+    }
+}
+
+impl fmt::Display for FailureCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        serde::Serialize::serialize(self, f)
+    }
+}
+
+/// A reason with its sentence for the caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
+#[error("{code}: {message}")]
+pub struct Failure {
+    /// The reason.
+    pub code: FailureCode,
+    /// What the caller should know; never internals.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with its sentence.
+    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<&Failure> for JobError {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            code: failure.code.to_string(),
+            message: failure.message.clone(),
+            retryable: failure.code.retryable(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_prints_as_it_is_serialized() {
+        assert_eq!(FailureCode::ImageNotAllowed.to_string(), "image_not_allowed");
+        assert_eq!(serde_json::to_string(&FailureCode::ImageNotAllowed).unwrap(), "\"image_not_allowed\"");
+    }
+
+    #[test]
+    fn only_limits_of_a_running_command_keep_its_response() {
+        assert!(FailureCode::Timeout.keeps_response() && FailureCode::OutputLimit.keeps_response());
+        assert!(!FailureCode::Interrupted.keeps_response());
+    }
+}

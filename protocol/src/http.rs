@@ -1,0 +1,148 @@
+//! Bodies and headers of the operator's HTTP API.
+
+use alloy_primitives::{Address, B256, Bytes, Signature};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::abi::{self, Malformed};
+use crate::failure::FailureCode;
+use crate::jobs::Job;
+use crate::receipt::{Outcome, SignedReceipt};
+
+/// Where a call is on its road.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// Taken in, not yet answered.
+    Pending,
+    /// Answered; the receipt is on its way to the chain.
+    Answered,
+    /// The receipt is on chain.
+    Settled,
+}
+
+/// Answer to `GET /v1/services/{service}/calls/{call}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallBody {
+    /// Service id.
+    pub service: u64,
+    /// Call id within the service.
+    pub call: u64,
+    /// Job id.
+    pub job: u8,
+    /// Where it is on its road.
+    pub status: CallStatus,
+    /// The answer, unless pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerBody>,
+}
+
+/// The answer of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnswerBody {
+    /// As on chain.
+    pub outcome: Outcome,
+    /// Why it was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureCode>,
+    /// The response as ABI bytes: what the receipt's hash is of.
+    pub response: Bytes,
+    /// The same response, readable.
+    pub response_json: Value,
+    /// The signed receipt.
+    pub receipt: SignedReceipt,
+    /// The transaction that put the receipt on chain, once known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transaction: Option<B256>,
+}
+
+/// Every error of an HTTP API of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ErrorBody {
+    /// For programs.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+}
+
+/// Scheme of the `Authorization` header by which a caller proves to be one.
+pub const CALLER_SCHEME: &str = "EIP712";
+
+/// `Authorization: EIP712 address=0x…,expires=…,signature=0x…`, the signature of a
+/// [`ReadCall`](crate::receipt::ReadCall) in our domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerProof {
+    /// Who claims to ask.
+    pub address: Address,
+    /// Second since 1970 after which the proof is void.
+    pub expires: u64,
+    /// Its signature.
+    pub signature: Signature,
+}
+
+impl std::fmt::Display for CallerProof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { address, expires, signature } = self;
+        write!(f, "{CALLER_SCHEME} address={address},expires={expires},signature={signature}")
+    }
+}
+
+/// A header that is no [`CallerProof`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected: {CALLER_SCHEME} address=0x…,expires=…,signature=0x…")]
+pub struct NotAProof;
+
+impl std::str::FromStr for CallerProof {
+    type Err = NotAProof;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fields = text.strip_prefix(CALLER_SCHEME).ok_or(NotAProof)?.trim_start();
+        let field = |name: &str| {
+            let found = fields.split(',').find_map(|field| field.trim().strip_prefix(name)?.strip_prefix('='));
+            found.ok_or(NotAProof)
+        };
+        Ok(Self {
+            address: field("address")?.parse().map_err(|_| NotAProof)?,
+            expires: field("expires")?.parse().map_err(|_| NotAProof)?,
+            signature: field("signature")?.parse().map_err(|_| NotAProof)?,
+        })
+    }
+}
+
+/// The readable form of a response: its struct's fields by name, bytes as hex.
+///
+/// # Errors
+/// [`Malformed`] where the bytes are not the response that job and failure call for.
+pub fn response_json(job: Job, failure: Option<FailureCode>, response: &[u8]) -> Result<Value, Malformed> {
+    if failure.is_some_and(|code| !code.keeps_response()) {
+        return json::<abi::JobError>(response);
+    }
+    match job {
+        Job::SandboxCreate => json::<abi::SandboxCreateResponse>(response),
+        Job::SandboxStop | Job::SandboxResume | Job::SandboxDelete => json::<abi::SandboxStatusResponse>(response),
+        Job::SandboxSnapshot => json::<abi::SandboxSnapshotResponse>(response),
+        Job::Exec => json::<abi::ExecResponse>(response),
+        Job::Prompt => json::<abi::PromptResponse>(response),
+        Job::Task => json::<abi::TaskResponse>(response),
+        Job::BatchCreate => json::<abi::BatchCreateResponse>(response),
+        Job::BatchTask => json::<abi::BatchTaskResponse>(response),
+        Job::BatchExec => json::<abi::BatchExecResponse>(response),
+        Job::BatchCollect => json::<abi::BatchCollectResponse>(response),
+        Job::WorkflowCreate | Job::WorkflowTrigger | Job::WorkflowCancel => {
+            json::<abi::WorkflowCreateResponse>(response)
+        }
+        Job::SshProvision => json::<abi::SshProvisionResponse>(response),
+        Job::SshRevoke => json::<abi::SandboxStatusResponse>(response),
+    }
+}
+
+fn json<T>(response: &[u8]) -> Result<Value, Malformed>
+where
+    T: alloy_sol_types::SolValue + From<<T::SolType as alloy_sol_types::SolType>::RustType> + Serialize,
+{
+    let value = abi::decode::<T>(response)?;
+    serde_json::to_value(value).map_err(|_| Malformed("JSON"))
+}

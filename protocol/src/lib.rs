@@ -1,0 +1,18 @@
+//! Every word that crosses a process border: job ids, ABI structs, receipts, HTTP and sidecar bodies, limits.
+//!
+//! Not here: input and output, tasks, clocks, chains. What two sides must agree on stands here once; how either side
+//! obtains or uses it stands with that side.
+
+pub mod abi;
+pub mod exec;
+pub mod failure;
+pub mod http;
+pub mod jobs;
+pub mod limits;
+pub mod receipt;
+pub mod sandbox_id;
+
+pub use failure::{Failure, FailureCode};
+pub use jobs::Job;
+pub use receipt::Outcome;
+pub use sandbox_id::{CallKey, SandboxId};

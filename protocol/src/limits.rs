@@ -1,0 +1,51 @@
+//! Every bound that two sides must agree on. Names end in their unit and `_MAX`, `_MIN` or `_DEFAULT`.
+
+/// Processor cores of a sandbox that asks for 0.
+pub const CPU_CORES_DEFAULT: u64 = 1;
+/// Most cores that a request may name; an operator's own bound may be lower.
+pub const CPU_CORES_MAX: u64 = 128;
+/// Memory of a sandbox that asks for 0.
+pub const MEMORY_MB_DEFAULT: u64 = 1_024;
+/// Least memory in which the sidecar and a shell are of use.
+pub const MEMORY_MB_MIN: u64 = 64;
+/// Most memory that a request may name.
+pub const MEMORY_MB_MAX: u64 = 1_048_576;
+/// Disk of a sandbox that asks for 0.
+pub const DISK_GB_DEFAULT: u64 = 10;
+/// Most disk that a request may name.
+pub const DISK_GB_MAX: u64 = 16_384;
+/// Processes and threads in a sandbox.
+pub const PIDS_MAX: i64 = 1_024;
+/// Open files of one process in a sandbox.
+pub const OPEN_FILES_MAX: i64 = 65_536;
+
+/// Time of a command that asks for 0.
+pub const EXEC_TIMEOUT_MS_DEFAULT: u64 = 30_000;
+/// Most time that a command may ask for.
+pub const EXEC_TIMEOUT_MS_MAX: u64 = 300_000;
+/// Bytes kept of each of stdout and stderr; what goes beyond is dropped and marked.
+pub const EXEC_OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Commands that run in one sandbox at a time; the next is refused.
+pub const EXEC_RUNNING_MAX: usize = 64;
+/// Finished executions that a sidecar still answers for, by id.
+pub const EXEC_FINISHED_MAX: usize = 256;
+/// Output bytes that a sidecar keeps of finished executions, all together.
+pub const EXEC_FINISHED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Length of a command, also with its stdin: what fits an exec request.
+pub const EXEC_BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Environment variables of one command or sandbox.
+pub const ENV_VARS_MAX: usize = 256;
+/// Length of an environment variable's name and value together.
+pub const ENV_VAR_BYTES_MAX: usize = 32 * 1024;
+
+/// Inputs of a job; the contract refuses more.
+pub const JOB_INPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// How far ahead a caller's signature on an HTTP request may expire.
+pub const SIGNATURE_LIFETIME_S_MAX: u64 = 300;
+/// Longest wait of a long-poll.
+pub const WAIT_S_MAX: u64 = 60;
+
+const _: () = assert!(EXEC_TIMEOUT_MS_DEFAULT <= EXEC_TIMEOUT_MS_MAX);
+const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <= MEMORY_MB_MAX);
+const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
