@@ -123,11 +123,7 @@ impl Failure {
 
 impl From<&Failure> for JobError {
     fn from(failure: &Failure) -> Self {
-        Self {
-            code: failure.code.to_string(),
-            message: failure.message.clone(),
-            retryable: failure.code.retryable(),
-        }
+        Self { code: failure.code.to_string(), message: failure.message.clone(), retryable: failure.code.retryable() }
     }
 }
 

@@ -105,8 +105,23 @@ mod tests {
     #[test]
     fn anything_but_the_printed_form_is_refused() {
         for text in [
-            "", "sbx", "sbx-", "sbx-1-2", "sbx-1-2-", "sbx-1-2-3-4", "sbx-01-2-3", "sbx-1-2-256", "sbx--1-2-3", "SBX-1-2-3",
-            "sbx-+1-2-3", "sbx-1-2-3 ", "sbx-1-2-3/", "sbx-1-2-3?x", "sbx-18446744073709551616-0-0", "sbx-1-2-٣", "sbx-1-2-0\0",
+            "",
+            "sbx",
+            "sbx-",
+            "sbx-1-2",
+            "sbx-1-2-",
+            "sbx-1-2-3-4",
+            "sbx-01-2-3",
+            "sbx-1-2-256",
+            "sbx--1-2-3",
+            "SBX-1-2-3",
+            "sbx-+1-2-3",
+            "sbx-1-2-3 ",
+            "sbx-1-2-3/",
+            "sbx-1-2-3?x",
+            "sbx-18446744073709551616-0-0",
+            "sbx-1-2-٣",
+            "sbx-1-2-0\0",
         ] {
             check(text, None);
         }

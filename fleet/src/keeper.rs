@@ -1,0 +1,254 @@
+//! The owner of the operator's sandboxes: who exists, what is taken, which driver serves whom.
+//!
+//! One task behind a bounded queue. Jobs, expiry and start-up all enter by the same commands; a command that names a
+//! customer is refused unless the sandbox is that customer's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use alloy_primitives::Address;
+use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admission::{Admission, Capacity};
+use crate::driver::{Driver, Ports};
+use crate::limits::{DRIVER_QUEUE_MAX, KEEPER_QUEUE_MAX};
+use crate::ports::{Containers, Sandboxes, Sidecars};
+use crate::sandbox::{EndReason, Event, Phase, Sandbox};
+
+type View = watch::Receiver<Sandbox>;
+
+enum Command {
+    Create(Box<Sandbox>, oneshot::Sender<Result<View, Failure>>),
+    End(SandboxId, EndReason, oneshot::Sender<Option<View>>),
+    Find(SandboxId, oneshot::Sender<Option<View>>),
+    Head(u64),
+    ServiceEnded(u64),
+    Count(oneshot::Sender<usize>),
+}
+
+/// The way to the keeper, for everybody. Clones share it.
+#[derive(Clone)]
+pub struct Fleet {
+    commands: mpsc::Sender<Command>,
+}
+
+/// The task that owns the sandboxes; [`Keeper::run`] is its life.
+pub struct Keeper {
+    commands: mpsc::Receiver<Command>,
+    ports: Ports,
+    admission: Admission,
+    drivers: HashMap<SandboxId, Handle>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+struct Handle {
+    events: mpsc::Sender<Event>,
+    view: View,
+}
+
+impl Keeper {
+    /// A keeper with `capacity`, and the way to it.
+    pub fn new(
+        capacity: Capacity,
+        containers: Arc<dyn Containers>,
+        sidecars: Arc<dyn Sidecars>,
+        sandboxes: Arc<dyn Sandboxes>,
+    ) -> (Self, Fleet) {
+        let (sender, commands) = mpsc::channel(KEEPER_QUEUE_MAX);
+        let keeper = Self {
+            commands,
+            ports: Ports { containers, sidecars, sandboxes },
+            admission: Admission::new(capacity),
+            drivers: HashMap::new(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        (keeper, Fleet { commands: sender })
+    }
+
+    /// Takes up `known` sandboxes where a former life left them, then serves commands until `stop`.
+    pub async fn run(mut self, known: Vec<Sandbox>, stop: CancellationToken) {
+        self.stop = stop.clone();
+        for sandbox in known {
+            if !sandbox.phase.is_final() {
+                self.admission.readmit(sandbox.id, sandbox.spec.resources);
+            }
+            self.drive(sandbox);
+        }
+        loop {
+            let command = tokio::select! {
+                () = stop.cancelled() => break,
+                command = self.commands.recv() => command,
+            };
+            match command {
+                Some(command) => self.serve(command),
+                None => break,
+            }
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn serve(&mut self, command: Command) {
+        self.settle();
+        match command {
+            Command::Create(sandbox, reply) => answer(reply, self.create(*sandbox)),
+            Command::End(id, reason, reply) => answer(reply, self.end(id, reason)),
+            Command::Find(id, reply) => answer(reply, self.drivers.get(&id).map(|handle| handle.view.clone())),
+            Command::Head(block) => self.end_where(EndReason::Expired, |sandbox| {
+                sandbox.expires_at_block.is_some_and(|expiry| expiry <= block)
+            }),
+            Command::ServiceEnded(service) => {
+                self.end_where(EndReason::ServiceEnded, |sandbox| sandbox.id.origin.service == service);
+            }
+            Command::Count(reply) => answer(reply, self.admission.sandboxes()),
+        }
+    }
+
+    fn create(&mut self, sandbox: Sandbox) -> Result<View, Failure> {
+        if let Some(handle) = self.drivers.get(&sandbox.id) {
+            return Ok(handle.view.clone());
+        }
+        self.admission.admit(sandbox.id, sandbox.spec.resources)?;
+        Ok(self.drive(sandbox))
+    }
+
+    fn end(&mut self, id: SandboxId, reason: EndReason) -> Option<View> {
+        let handle = self.drivers.get(&id)?;
+        handle.end(id, reason);
+        Some(handle.view.clone())
+    }
+
+    fn end_where(&self, reason: EndReason, ends: impl Fn(&Sandbox) -> bool) {
+        for (id, handle) in &self.drivers {
+            let sandbox = handle.view.borrow();
+            if ends(&sandbox) && matches!(sandbox.phase, Phase::Running(_)) {
+                handle.end(*id, reason);
+            }
+        }
+    }
+
+    fn drive(&mut self, sandbox: Sandbox) -> View {
+        let (events, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
+        let id = sandbox.id;
+        let (published, view) = watch::channel(sandbox);
+        let driver = Driver { ports: self.ports.clone(), events: queue, published, stop: self.stop.clone() };
+        self.tasks.spawn(driver.run());
+        self.drivers.insert(id, Handle { events, view: view.clone() });
+        view
+    }
+
+    /// Gives back what ended sandboxes held. They stay known, so that a repeat finds what became of them.
+    fn settle(&mut self) {
+        for (id, handle) in &self.drivers {
+            if handle.view.borrow().phase.is_final() {
+                self.admission.release(*id);
+            }
+        }
+    }
+}
+
+impl Handle {
+    fn end(&self, id: SandboxId, reason: EndReason) {
+        // A full queue holds an end already: nothing else is sent to a running sandbox.
+        if self.events.try_send(Event::End(reason)).is_err() {
+            tracing::debug!(sandbox = %id, "already ending");
+        }
+    }
+}
+
+impl Fleet {
+    /// Creates a sandbox and waits until it runs. A repeat of an id finds the sandbox that exists.
+    ///
+    /// # Errors
+    /// Why it cannot be had; nothing of it is left then.
+    pub async fn create(&self, sandbox: Sandbox) -> Result<Sandbox, Failure> {
+        let owner = sandbox.owner;
+        let view = self.ask(|reply| Command::Create(Box::new(sandbox), reply)).await??;
+        let sandbox =
+            reached(owned(view, owner)?, |phase| matches!(phase, Phase::Running(_)) || phase.is_final()).await?;
+        match &sandbox.phase {
+            Phase::Failed(failure) => Err(failure.clone()),
+            Phase::Gone(_) => Err(Failure::new(FailureCode::SandboxLost, "the sandbox has ended meanwhile")),
+            Phase::Requested | Phase::Provisioning | Phase::Running(_) | Phase::Deleting(_) | Phase::Discarding(_) => {
+                Ok(sandbox)
+            }
+        }
+    }
+
+    /// Ends a sandbox of `owner` and waits until nothing is left of it. A repeat finds it gone.
+    ///
+    /// # Errors
+    /// It is not known, or not this customer's.
+    pub async fn delete(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Failure> {
+        self.find(id, owner).await?;
+        let view = self.ask(|reply| Command::End(id, EndReason::Deleted, reply)).await?.ok_or_else(lost)?;
+        reached(view, Phase::is_final).await
+    }
+
+    /// The sandbox `id` of `owner`, in whatever phase.
+    ///
+    /// # Errors
+    /// It is not known, or not this customer's.
+    pub async fn find(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Failure> {
+        let view = self.ask(|reply| Command::Find(id, reply)).await?.ok_or_else(lost)?;
+        Ok(owned(view, owner)?.borrow().clone())
+    }
+
+    /// Tells the height of the chain; sandboxes whose expiry block it reaches are ended.
+    pub async fn head(&self, block: u64) {
+        self.tell(Command::Head(block)).await;
+    }
+
+    /// Tells that a service ended, and its sandboxes with it.
+    pub async fn service_ended(&self, service: u64) {
+        self.tell(Command::ServiceEnded(service)).await;
+    }
+
+    /// How many sandboxes hold capacity.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn count(&self) -> Result<usize, Failure> {
+        self.ask(Command::Count).await
+    }
+
+    async fn tell(&self, command: Command) {
+        if self.commands.send(command).await.is_err() {
+            tracing::debug!("the keeper has stopped");
+        }
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Failure> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(command(reply)).await;
+        answer.await.map_err(|_| stopping())
+    }
+}
+
+fn answer<T>(reply: oneshot::Sender<T>, value: T) {
+    if reply.send(value).is_err() {
+        tracing::debug!("nobody waits for the answer any more");
+    }
+}
+
+fn owned(view: View, owner: Address) -> Result<View, Failure> {
+    if view.borrow().owner == owner { Ok(view) } else { Err(lost()) }
+}
+
+async fn reached(mut view: View, there: impl Fn(&Phase) -> bool) -> Result<Sandbox, Failure> {
+    let found = view.wait_for(|sandbox| there(&sandbox.phase)).await;
+    found.map(|sandbox| sandbox.clone()).map_err(|_| stopping())
+}
+
+fn lost() -> Failure {
+    Failure::new(FailureCode::SandboxLost, "this operator holds no such sandbox of this customer")
+}
+
+fn stopping() -> Failure {
+    Failure::new(FailureCode::Internal, "the operator is stopping")
+}

@@ -1,0 +1,92 @@
+//! What the fleet needs done, as traits. Adapters live in the operator, fakes in [`crate::fakes`].
+
+use std::error::Error;
+
+use async_trait::async_trait;
+use sandbox_protocol::exec::{ExecBody, ExecReply};
+use sandbox_protocol::{Failure, FailureCode, SandboxId};
+
+use crate::sandbox::{Instance, Sandbox};
+
+/// The container engine.
+#[async_trait]
+pub trait Containers: Send + Sync + 'static {
+    /// Makes and starts the container of a sandbox, or finds it made; then inspects it. Repeatable.
+    ///
+    /// # Errors
+    /// What could not be done. Something half-made may be left; [`Containers::remove`] removes it.
+    async fn provision(&self, sandbox: &Sandbox) -> Result<Instance, PortError>;
+
+    /// Looks for the container of a sandbox that ran, and starts it if it merely stopped. `None`: it does not exist.
+    ///
+    /// # Errors
+    /// The engine gave no answer; that says nothing of the container.
+    async fn adopt(&self, sandbox: &Sandbox) -> Result<Option<Instance>, PortError>;
+
+    /// Removes whatever exists of a sandbox. Repeatable.
+    ///
+    /// # Errors
+    /// Something may be left.
+    async fn remove(&self, id: SandboxId) -> Result<(), PortError>;
+}
+
+/// The sidecars inside the sandboxes.
+#[async_trait]
+pub trait Sidecars: Send + Sync + 'static {
+    /// Returns once the sidecar of a started container answers.
+    ///
+    /// # Errors
+    /// It did not within the time that a start may take.
+    async fn ready(&self, sandbox: &Sandbox) -> Result<(), PortError>;
+
+    /// Runs a command, or attaches to the one that runs or ran under the same id.
+    ///
+    /// # Errors
+    /// [`SidecarError`].
+    async fn exec(&self, sandbox: &Sandbox, body: ExecBody) -> Result<ExecReply, SidecarError>;
+}
+
+/// Where sandboxes are remembered over a restart.
+#[async_trait]
+pub trait Sandboxes: Send + Sync + 'static {
+    /// Remembers, durably before it returns.
+    ///
+    /// # Errors
+    /// It may not have been written.
+    async fn save(&self, sandbox: &Sandbox) -> Result<(), PortError>;
+}
+
+/// Something asked of a port that was not done.
+#[derive(Debug, thiserror::Error)]
+#[error("{failure}")]
+pub struct PortError {
+    /// What the customer is told.
+    pub failure: Failure,
+    /// What the log is told.
+    #[source]
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+impl PortError {
+    /// `source`, told to the customer as `message` under `code`.
+    pub fn new(code: FailureCode, message: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { failure: Failure::new(code, message), source: source.into() }
+    }
+}
+
+/// Why a sidecar did not run a command.
+#[derive(Debug, thiserror::Error)]
+pub enum SidecarError {
+    /// Told only to attach, it does not know the id.
+    #[error("the execution is not known")]
+    Unknown,
+    /// It refused the request.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// Too much runs in the sandbox.
+    #[error("too many commands run in the sandbox")]
+    Busy,
+    /// No answer; the command may have run.
+    #[error("the sidecar does not answer")]
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+}

@@ -1,0 +1,290 @@
+//! What a request means: defaults filled in, bounds kept, reserved keys understood, everything else refused by name.
+
+use std::collections::BTreeMap;
+
+use sandbox_protocol::abi::{ExecRequest, SandboxCreateRequest};
+use sandbox_protocol::limits::{
+    CPU_CORES_DEFAULT, CPU_CORES_MAX, DISK_GB_DEFAULT, DISK_GB_MAX, ENV_VAR_BYTES_MAX, ENV_VARS_MAX,
+    EXEC_TIMEOUT_MS_DEFAULT, EXEC_TIMEOUT_MS_MAX, MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN,
+};
+use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use serde::{Deserialize, Serialize};
+
+/// Environment variables by name.
+pub type Env = BTreeMap<String, String>;
+
+/// Cores, memory and disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Whole cores.
+    pub cpu_cores: u64,
+    /// Memory in MiB.
+    pub memory_mb: u64,
+    /// Disk in GiB.
+    pub disk_gb: u64,
+}
+
+impl Resources {
+    /// Both together, stopping at the largest number.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_cores: self.cpu_cores.saturating_add(other.cpu_cores),
+            memory_mb: self.memory_mb.saturating_add(other.memory_mb),
+            disk_gb: self.disk_gb.saturating_add(other.disk_gb),
+        }
+    }
+}
+
+/// A sandbox as it is to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// Its limits.
+    pub resources: Resources,
+    /// Name or digest of its image, one of the operator's.
+    pub image: String,
+    /// Given to every command that runs in it.
+    pub env: Env,
+}
+
+/// Which images an operator runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Images {
+    /// What a request without `SANDBOX_IMAGE` gets.
+    pub default: String,
+    /// What else may be asked for.
+    pub allowed: Vec<String>,
+}
+
+impl Images {
+    fn choose(&self, asked: Option<String>) -> Result<String, Failure> {
+        let Some(asked) = asked else { return Ok(self.default.clone()) };
+        if asked == self.default || self.allowed.contains(&asked) {
+            return Ok(asked);
+        }
+        Err(Failure::new(FailureCode::ImageNotAllowed, format!("image {asked:?} is not on the operator's allow-list")))
+    }
+}
+
+/// A command as it is to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Where.
+    pub sandbox: SandboxId,
+    /// Given to the shell.
+    pub line: String,
+    /// Working directory; the workspace where empty.
+    pub cwd: String,
+    /// Its own variables.
+    pub env: Env,
+    /// Its standard input.
+    pub stdin: String,
+    /// Its time in milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// The sandbox that a create request asks for.
+///
+/// # Errors
+/// A [`Failure`] of outcome 1 with the first field that cannot be had.
+pub fn sandbox_spec(request: &SandboxCreateRequest, images: &Images) -> Result<SandboxSpec, Failure> {
+    refuse_what_is_not_offered(request)?;
+    let resources = Resources {
+        cpu_cores: bounded("cpu_cores", request.cpu_cores, CPU_CORES_DEFAULT, 1..=CPU_CORES_MAX)?,
+        memory_mb: bounded("memory_mb", request.memory_mb, MEMORY_MB_DEFAULT, MEMORY_MB_MIN..=MEMORY_MB_MAX)?,
+        disk_gb: bounded("disk_gb", request.disk_gb, DISK_GB_DEFAULT, 1..=DISK_GB_MAX)?,
+    };
+    let (env, mut reserved) = split_reserved(parse_env(&request.env_json)?);
+    let image = images.choose(reserved.remove("SANDBOX_IMAGE"))?;
+    if let Some(key) = reserved.keys().next() {
+        return Err(Failure::new(FailureCode::Unsupported, format!("env_json: {key} is not offered")));
+    }
+    Ok(SandboxSpec { resources, image, env })
+}
+
+/// The command that an exec request asks for.
+///
+/// # Errors
+/// A [`Failure`] of outcome 1 with the first field that cannot be had.
+pub fn command(request: ExecRequest) -> Result<Command, Failure> {
+    let bad = |message: String| Failure::new(FailureCode::BadRequest, message);
+    refuse_sealed("command", &request.command)?;
+    refuse_sealed("stdin", &request.stdin)?;
+    if request.command.trim().is_empty() {
+        return Err(bad("command is empty".into()));
+    }
+    if request.command.contains('\0') || request.cwd.contains('\0') {
+        return Err(bad("command and cwd hold no NUL".into()));
+    }
+    if request.timeout_ms > EXEC_TIMEOUT_MS_MAX {
+        return Err(bad(format!("timeout_ms is at most {EXEC_TIMEOUT_MS_MAX}")));
+    }
+    let (env, reserved) = split_reserved(parse_env(&request.env_json)?);
+    if let Some(key) = reserved.keys().next() {
+        return Err(Failure::new(FailureCode::BadEnv, format!("env_json: {key} is reserved")));
+    }
+    let sandbox = SandboxId::from_endpoint(&request.sidecar_endpoint).map_err(|error| bad(error.to_string()))?;
+    let timeout_ms = if request.timeout_ms == 0 { EXEC_TIMEOUT_MS_DEFAULT } else { request.timeout_ms };
+    Ok(Command { sandbox, line: request.command, cwd: request.cwd, env, stdin: request.stdin, timeout_ms })
+}
+
+/// A field that would be ignored is refused instead: a customer pays for what it asked, or gets a reason.
+fn refuse_what_is_not_offered(request: &SandboxCreateRequest) -> Result<(), Failure> {
+    let agent = !request.agent_backend.is_empty() || !request.agent_identifier.is_empty();
+    let ssh = request.ssh_enabled || !request.ssh_public_key.is_empty();
+    let asked = [
+        (agent, "agent_backend and agent_identifier"),
+        (ssh, "ssh_enabled and ssh_public_key"),
+        (request.idle_timeout_seconds != 0, "idle_timeout_seconds"),
+        (!request.snapshot_destination.is_empty(), "snapshot_destination"),
+    ];
+    match asked.into_iter().find(|(asked, _)| *asked) {
+        None => Ok(()),
+        Some((_, field)) => {
+            Err(Failure::new(FailureCode::Unsupported, format!("{field}: not offered by this operator")))
+        }
+    }
+}
+
+fn bounded(field: &str, asked: u64, default: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Failure> {
+    match asked {
+        0 => Ok(default),
+        asked if range.contains(&asked) => Ok(asked),
+        asked => Err(Failure::new(
+            FailureCode::ResourcesOutOfRange,
+            format!("{field} {asked} is outside {}–{}", range.start(), range.end()),
+        )),
+    }
+}
+
+/// An `env_json`: empty, or a JSON object of strings.
+fn parse_env(text: &str) -> Result<Env, Failure> {
+    let bad = |message: String| Failure::new(FailureCode::BadEnv, format!("env_json: {message}"));
+    refuse_sealed("env_json", text)?;
+    if text.is_empty() {
+        return Ok(Env::new());
+    }
+    let env: Env = serde_json::from_str(text).map_err(|_| bad("not a JSON object of strings".into()))?;
+    if env.len() > ENV_VARS_MAX {
+        return Err(bad(format!("more than {ENV_VARS_MAX} variables")));
+    }
+    for (name, value) in &env {
+        if !is_env_name(name) {
+            return Err(bad(format!("{name:?} is no variable name")));
+        }
+        if value.contains('\0') || name.len() + value.len() > ENV_VAR_BYTES_MAX {
+            return Err(bad(format!("{name} holds a NUL or more than {ENV_VAR_BYTES_MAX} bytes")));
+        }
+    }
+    Ok(env)
+}
+
+fn is_env_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
+}
+
+/// Keys that speak to the operator or the sidecar, apart from those that commands see.
+fn split_reserved(env: Env) -> (Env, Env) {
+    let (reserved, plain) =
+        env.into_iter().partition(|(name, _)| name.starts_with("SANDBOX_") || name.starts_with("SIDECAR_"));
+    (plain, reserved)
+}
+
+fn refuse_sealed(field: &str, text: &str) -> Result<(), Failure> {
+    if text.starts_with("sealed:v1:") {
+        return Err(Failure::new(FailureCode::Unsupported, format!("{field}: this operator opens no sealed fields")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn images() -> Images {
+        Images { default: "sidecar:1".into(), allowed: vec!["extra:2".into()] }
+    }
+
+    fn create(change: impl FnOnce(&mut SandboxCreateRequest)) -> Result<SandboxSpec, String> {
+        let mut request = SandboxCreateRequest::default();
+        change(&mut request);
+        sandbox_spec(&request, &images()).map_err(|failure| failure.to_string())
+    }
+
+    fn exec(change: impl FnOnce(&mut ExecRequest)) -> Result<Command, String> {
+        let mut request =
+            ExecRequest { sidecar_endpoint: "sbx-1-2-0".into(), command: "true".into(), ..Default::default() };
+        change(&mut request);
+        command(request).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn zeros_mean_the_defaults() {
+        let spec = create(|_| {}).unwrap();
+        assert_eq!(spec.resources, Resources { cpu_cores: 1, memory_mb: 1_024, disk_gb: 10 });
+        assert_eq!(spec.image, "sidecar:1");
+        assert_eq!(exec(|_| {}).unwrap().timeout_ms, 30_000);
+    }
+
+    #[test]
+    fn every_bound_holds_on_both_sides() {
+        assert!(create(|request| request.cpu_cores = 128).is_ok());
+        assert_eq!(
+            create(|request| request.cpu_cores = 129).unwrap_err(),
+            "resources_out_of_range: cpu_cores 129 is outside 1–128"
+        );
+        assert!(create(|request| request.memory_mb = 64).is_ok());
+        assert!(create(|request| request.memory_mb = 63).is_err());
+        assert!(create(|request| request.memory_mb = 1_048_576).is_ok());
+        assert!(create(|request| request.memory_mb = 1_048_577).is_err());
+        assert!(create(|request| request.disk_gb = 16_384).is_ok());
+        assert!(create(|request| request.disk_gb = u64::MAX).is_err());
+        assert!(exec(|request| request.timeout_ms = 300_000).is_ok());
+        assert!(exec(|request| request.timeout_ms = 300_001).is_err());
+    }
+
+    #[test]
+    fn an_image_is_the_default_or_on_the_list() {
+        let with = |image: &str| create(|request| request.env_json = format!(r#"{{"SANDBOX_IMAGE":"{image}"}}"#));
+        assert_eq!(with("extra:2").unwrap().image, "extra:2");
+        assert_eq!(with("evil").unwrap_err(), r#"image_not_allowed: image "evil" is not on the operator's allow-list"#);
+    }
+
+    #[test]
+    fn reserved_keys_never_reach_a_command() {
+        let spec = create(|request| request.env_json = r#"{"A":"1","SANDBOX_IMAGE":"extra:2"}"#.into()).unwrap();
+        assert_eq!(spec.env.keys().collect::<Vec<_>>(), ["A"]);
+        assert!(create(|request| request.env_json = r#"{"SANDBOX_RUNTIME":"runsc"}"#.into()).is_err());
+        assert!(exec(|request| request.env_json = r#"{"SIDECAR_AUTH_TOKEN":"x"}"#.into()).is_err());
+    }
+
+    #[test]
+    fn an_env_that_is_no_object_of_strings_is_refused() {
+        for text in ["{", "[]", r#"{"A":1}"#, r#"{"A B":"1"}"#, r#"{"":"1"}"#, r#"{"1A":"1"}"#, r#"{"A":"\u0000"}"#] {
+            let refused = create(|request| request.env_json = text.into()).unwrap_err();
+            assert!(refused.starts_with("bad_env: "), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_refused_and_not_ignored() {
+        for refused in [
+            create(|request| request.ssh_enabled = true),
+            create(|request| request.idle_timeout_seconds = 60),
+            create(|request| request.agent_backend = "opencode".into()),
+            create(|request| request.env_json = "sealed:v1:AAAA".into()),
+        ] {
+            assert!(refused.unwrap_err().starts_with("unsupported: "));
+        }
+    }
+
+    #[test]
+    fn a_command_needs_a_sandbox_and_words() {
+        assert!(exec(|request| request.command = " ".into()).is_err());
+        assert!(exec(|request| request.command = "a\0b".into()).is_err());
+        assert!(exec(|request| request.sidecar_endpoint = "https://x/sbx-1-2-0".into()).is_ok());
+        assert!(exec(|request| request.sidecar_endpoint = "sbx-1-2".into()).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! A sandbox as the operator knows it, and the machine that its life follows.
+//!
+//! ```text
+//! requested ──► provisioning ──► running ──► deleting ──► gone
+//!                    │              │
+//!                    ▼              └──(vanished)──► failed
+//!               discarding ──────────────────────────► failed
+//! ```
+//!
+//! Each phase carries exactly what exists in it. Expiry and deletion differ only in their reason; a container that is
+//! positively found to be missing is an event like any other. Gone and failed are final.
+
+mod step;
+
+use alloy_primitives::{Address, B256};
+use sandbox_protocol::{Failure, SandboxId};
+use serde::{Deserialize, Serialize};
+
+pub use step::{Step, step};
+
+use crate::request::SandboxSpec;
+
+/// What is kept of a sandbox from its request until it is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Its name.
+    pub id: SandboxId,
+    /// The customer that created it, and alone may use it.
+    pub owner: Address,
+    /// What was asked for, with defaults filled in.
+    pub spec: SandboxSpec,
+    /// First block in which it no longer lives; `None` lives until its service ends.
+    pub expires_at_block: Option<u64>,
+    /// What the operator shows its sidecar to be let in. Known to nobody else.
+    pub token: SidecarToken,
+    /// Where it is in its life.
+    pub phase: Phase,
+}
+
+/// A sidecar's bearer token. Never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SidecarToken(B256);
+
+impl SidecarToken {
+    /// A token of 32 random bytes.
+    pub const fn new(random: B256) -> Self {
+        Self(random)
+    }
+
+    /// The text that goes behind `Bearer`.
+    pub fn reveal(&self) -> String {
+        format!("{:x}", self.0)
+    }
+}
+
+impl std::fmt::Debug for SidecarToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SidecarToken(…)")
+    }
+}
+
+/// A stage of a sandbox's life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Admitted; nothing exists yet.
+    Requested,
+    /// The container is being made.
+    Provisioning,
+    /// The container runs and was found to be as hardened as promised.
+    Running(Instance),
+    /// The container is being removed for good.
+    Deleting(EndReason),
+    /// Nothing is left of it.
+    Gone(EndReason),
+    /// What was made of it is being removed because it cannot be had.
+    Discarding(Failure),
+    /// It could not be had, or was lost; nothing is left of it.
+    Failed(Failure),
+}
+
+/// A running container, as its inspection showed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// Name of the container runtime, `runc` say.
+    pub runtime: String,
+    /// Digest of the image it was made from.
+    pub image_digest: String,
+}
+
+/// Why a sandbox ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Its owner asked for it.
+    Deleted,
+    /// Its expiry block came.
+    Expired,
+    /// Its service ended.
+    ServiceEnded,
+}
+
+/// What happens to a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Begin; also said after a restart, of every sandbox that is not at its end.
+    Start,
+    /// The effect [`Effect::Provision`] succeeded.
+    Provisioned(Instance),
+    /// The effect [`Effect::Provision`] failed.
+    ProvisionFailed(Failure),
+    /// It is to end.
+    End(EndReason),
+    /// The effect [`Effect::Remove`] succeeded.
+    Removed,
+    /// The engine answered that its container does not exist.
+    Vanished(Failure),
+}
+
+/// What is to be done to the world. At most one effect of a sandbox is under way at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Make the container, or find it as it was made, and check its hardening.
+    Provision,
+    /// See whether the container still is there, start it if it merely stopped.
+    Adopt,
+    /// Remove container, volumes and socket directory; harmless where there are none.
+    Remove,
+}
+
+impl Phase {
+    /// Whether nothing more will happen.
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Gone(_) | Self::Failed(_))
+    }
+
+    /// The word that customers see.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Provisioning => "provisioning",
+            Self::Running(_) => "running",
+            Self::Deleting(_) | Self::Discarding(_) => "deleting",
+            Self::Gone(_) => "gone",
+            Self::Failed(_) => "failed",
+        }
+    }
+}

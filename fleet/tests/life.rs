@@ -1,0 +1,156 @@
+//! Promises about the life of a sandbox, kept by keeper and drivers over fake ports on a paused clock.
+
+use std::sync::Arc;
+
+use alloy_primitives::{Address, B256};
+use sandbox_fleet::admission::Capacity;
+use sandbox_fleet::fakes::FakeWorld;
+use sandbox_fleet::request::{Env, Resources, SandboxSpec};
+use sandbox_fleet::sandbox::{EndReason, Instance, Phase, Sandbox, SidecarToken};
+use sandbox_fleet::{Fleet, Keeper};
+use sandbox_protocol::{CallKey, FailureCode, SandboxId};
+use tokio_util::sync::CancellationToken;
+
+const OWNER: Address = Address::repeat_byte(1);
+const STRANGER: Address = Address::repeat_byte(2);
+const SMALL: Resources = Resources { cpu_cores: 1, memory_mb: 64, disk_gb: 1 };
+
+fn sandbox(call: u64) -> Sandbox {
+    Sandbox {
+        id: SandboxId { origin: CallKey { service: 7, call }, slot: 0 },
+        owner: OWNER,
+        spec: SandboxSpec { resources: SMALL, image: "sidecar".into(), env: Env::new() },
+        expires_at_block: None,
+        token: SidecarToken::new(B256::ZERO),
+        phase: Phase::Requested,
+    }
+}
+
+struct Node {
+    world: Arc<FakeWorld>,
+    fleet: Fleet,
+    stop: CancellationToken,
+}
+
+fn node(sandboxes: u32) -> Node {
+    restarted(Arc::new(FakeWorld::default()), sandboxes, Vec::new())
+}
+
+fn restarted(world: Arc<FakeWorld>, sandboxes: u32, known: Vec<Sandbox>) -> Node {
+    let resources = Resources { cpu_cores: 100, memory_mb: 100_000, disk_gb: 100_000 };
+    let (keeper, fleet) = Keeper::new(Capacity { sandboxes, resources }, world.clone(), world.clone(), world.clone());
+    let stop = CancellationToken::new();
+    tokio::spawn(keeper.run(known, stop.clone()));
+    Node { world, fleet, stop }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_is_created_used_and_deleted() {
+    let node = node(1);
+    let made = node.fleet.create(sandbox(0)).await.unwrap();
+    assert!(matches!(made.phase, Phase::Running(_)));
+    let gone = node.fleet.delete(made.id, OWNER).await.unwrap();
+    assert_eq!(gone.phase, Phase::Gone(EndReason::Deleted));
+    assert_eq!(node.world.containers(), []);
+    assert_eq!(node.world.phases(made.id), ["provisioning", "running", "deleting", "gone"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn creating_twice_makes_one_container_and_deleting_twice_succeeds() {
+    let node = node(5);
+    let (first, second) = tokio::join!(node.fleet.create(sandbox(0)), node.fleet.create(sandbox(0)));
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert_eq!(node.world.provisions(), 1);
+    for _ in 0..2 {
+        let gone = node.fleet.delete(sandbox(0).id, OWNER).await.unwrap();
+        assert_eq!(gone.phase, Phase::Gone(EndReason::Deleted));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_create_leaves_nothing_and_gives_its_capacity_back() {
+    let node = node(1);
+    node.world.fail_next([FailureCode::ImageMissing]);
+    let failure = node.fleet.create(sandbox(0)).await.unwrap_err();
+    assert_eq!(failure.code, FailureCode::ImageMissing);
+    assert_eq!(node.world.containers(), []);
+    assert!(node.fleet.create(sandbox(1)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_more_than_fits_is_refused_with_a_reason() {
+    let node = node(1);
+    node.fleet.create(sandbox(0)).await.unwrap();
+    let refused = node.fleet.create(sandbox(1)).await.unwrap_err();
+    assert_eq!(refused.code, FailureCode::NoCapacity);
+    node.fleet.delete(sandbox(0).id, OWNER).await.unwrap();
+    assert!(node.fleet.create(sandbox(1)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_neither_sees_nor_deletes_a_sandbox() {
+    let node = node(1);
+    node.fleet.create(sandbox(0)).await.unwrap();
+    assert_eq!(node.fleet.find(sandbox(0).id, STRANGER).await.unwrap_err().code, FailureCode::SandboxLost);
+    assert_eq!(node.fleet.delete(sandbox(0).id, STRANGER).await.unwrap_err().code, FailureCode::SandboxLost);
+    assert_eq!(node.world.containers(), [sandbox(0).id]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_expiry_block_ends_a_sandbox_and_the_block_before_does_not() {
+    let node = node(1);
+    let id = sandbox(0).id;
+    node.fleet.create(Sandbox { expires_at_block: Some(100), ..sandbox(0) }).await.unwrap();
+    node.fleet.head(99).await;
+    assert!(matches!(node.fleet.find(id, OWNER).await.unwrap().phase, Phase::Running(_)));
+    node.fleet.head(100).await;
+    let ended = node.fleet.delete(id, OWNER).await.unwrap();
+    assert_eq!(ended.phase, Phase::Gone(EndReason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_the_engine_refuses_is_repeated_until_nothing_is_left() {
+    let node = node(1);
+    node.fleet.create(sandbox(0)).await.unwrap();
+    node.world.fail_next([FailureCode::Engine; 5]);
+    let gone = node.fleet.delete(sandbox(0).id, OWNER).await.unwrap();
+    assert!(gone.phase.is_final());
+    assert_eq!(node.world.containers(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_amid_provisioning_ends_with_one_container() {
+    let node = node(1);
+    let made = node.fleet.create(sandbox(0)).await.unwrap();
+    let world = node.world.clone();
+    drop(node);
+    let interrupted = Sandbox { phase: Phase::Provisioning, ..made.clone() };
+    let node = restarted(world, 1, vec![interrupted]);
+    assert_eq!(node.fleet.create(sandbox(0)).await.unwrap(), made);
+    assert_eq!(node.world.containers(), [made.id]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_sandbox_is_adopted_after_a_restart_and_a_lost_one_is_reported() {
+    let running = Phase::Running(Instance { runtime: "fake".into(), image_digest: "sha256:fake".into() });
+    let kept = Sandbox { phase: running.clone(), ..sandbox(0) };
+    let lost = Sandbox { phase: running, ..sandbox(1) };
+    let first = node(5);
+    first.fleet.create(sandbox(0)).await.unwrap();
+    first.fleet.create(sandbox(1)).await.unwrap();
+    let world = first.world.clone();
+    drop(first);
+    world.lose(lost.id);
+    // An engine that does not answer at first is no reason to give either up.
+    world.fail_next([FailureCode::Engine; 4]);
+    let node = restarted(world, 5, vec![kept.clone(), lost.clone()]);
+    let ended = node.fleet.delete(lost.id, OWNER).await.unwrap();
+    assert!(matches!(ended.phase, Phase::Failed(failure) if failure.code == FailureCode::SandboxLost));
+    assert!(matches!(node.fleet.find(kept.id, OWNER).await.unwrap().phase, Phase::Running(_)));
+}
