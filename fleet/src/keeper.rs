@@ -22,7 +22,8 @@ type View = watch::Receiver<Sandbox>;
 
 enum Command {
     Create(Box<Sandbox>, oneshot::Sender<Result<View, Failure>>),
-    End(SandboxId, EndReason, oneshot::Sender<Option<View>>),
+    Delete(SandboxId, oneshot::Sender<Option<View>>),
+    End(SandboxId, EndReason),
     Find(SandboxId, oneshot::Sender<Option<View>>),
     Head(u64),
     ServiceEnded(u64),
@@ -97,7 +98,8 @@ impl Keeper {
         self.settle();
         match command {
             Command::Create(sandbox, reply) => answer(reply, self.create(*sandbox)),
-            Command::End(id, reason, reply) => answer(reply, self.end(id, reason)),
+            Command::Delete(id, reply) => answer(reply, self.end(id, EndReason::Deleted)),
+            Command::End(id, reason) => drop(self.end(id, reason)),
             Command::Find(id, reply) => answer(reply, self.drivers.get(&id).map(|handle| handle.view.clone())),
             Command::Head(block) => self.end_where(EndReason::Expired, |sandbox| {
                 sandbox.expires_at_block.is_some_and(|expiry| expiry <= block)
@@ -117,7 +119,7 @@ impl Keeper {
         Ok(self.drive(sandbox))
     }
 
-    fn end(&mut self, id: SandboxId, reason: EndReason) -> Option<View> {
+    fn end(&self, id: SandboxId, reason: EndReason) -> Option<View> {
         let handle = self.drivers.get(&id)?;
         handle.end(id, reason);
         Some(handle.view.clone())
@@ -186,8 +188,13 @@ impl Fleet {
     /// It is not known, or not this customer's.
     pub async fn delete(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Failure> {
         self.find(id, owner).await?;
-        let view = self.ask(|reply| Command::End(id, EndReason::Deleted, reply)).await?.ok_or_else(lost)?;
+        let view = self.ask(|reply| Command::Delete(id, reply)).await?.ok_or_else(lost)?;
         reached(view, Phase::is_final).await
+    }
+
+    /// Begins to end a sandbox, whoever it is of.
+    pub async fn end(&self, id: SandboxId, reason: EndReason) {
+        self.tell(Command::End(id, reason)).await;
     }
 
     /// The sandbox `id` of `owner`, in whatever phase.

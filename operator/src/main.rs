@@ -1,1 +1,159 @@
-fn main() {}
+//! The operator node: answers the jobs of its services from hardened Docker sandboxes.
+//!
+//! `operator run` is the process's life: configuration before any port, then the state directory, the key, the chain, the
+//! engine; then it serves until told to end, and leaves nothing undone that the next start would not resume.
+
+mod api;
+mod app;
+mod chain;
+mod config;
+mod docker;
+mod jobs;
+mod metrics;
+mod places;
+mod records;
+mod sidecars;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use sandbox_process::source::{Environment, Overrides, Source};
+use sandbox_process::{logging, signals};
+use sandbox_sdk::Account;
+
+use crate::config::Config;
+
+/// Rents out AI-agent sandboxes on the Tangle network.
+#[derive(Debug, Parser)]
+#[command(name = "operator", version)]
+struct Cli {
+    /// Sets a value that otherwise comes from the environment, such as DATA_DIR=/var/lib/operator. Repeatable.
+    #[arg(long = "set", value_name = "NAME=VALUE", global = true)]
+    set: Vec<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serves until SIGTERM or SIGINT.
+    Run(RunArgs),
+    /// Works on the operator's key.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Claims what the operator has earned.
+    Claim,
+}
+
+/// What the Blueprint Manager passes to every blueprint. The environment carries the rest.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Runs without the Blueprint Manager, also where its socket is set.
+    #[arg(long)]
+    test_mode: bool,
+    /// Logs for people.
+    #[arg(long)]
+    pretty: bool,
+    /// Logs more; twice for everything.
+    #[arg(short, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyCommand {
+    /// Puts a private key, in hex, into the keystore at KEYSTORE_URI.
+    Import {
+        /// File with the key; standard input without it.
+        file: Option<PathBuf>,
+    },
+    /// Prints the address of the key.
+    Show,
+}
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("operator: {}", error_chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start() -> Result<(), Box<dyn Error>> {
+    let cli = Cli::parse();
+    let mut given: HashMap<_, _> = cli.set.iter().map(|pair| assignment(pair)).collect::<Result<_, _>>()?;
+    if let Command::Run(args) = &cli.command {
+        given.extend(args.settings());
+    }
+    let source = Overrides::new(given, Environment);
+    let log = config::read_log(&source)?;
+    logging::start(log.format, &log.filter);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Run(_) => Ok(app::run(Config::read(&source)?, signals::shutdown()?).await?),
+            Command::Key(command) => work_on_key(command, &source),
+            Command::Claim => claim(&source).await,
+        }
+    })
+}
+
+fn assignment(pair: &str) -> Result<(String, String), String> {
+    let (name, value) = pair.split_once('=').ok_or_else(|| format!("--set {pair}: give NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl RunArgs {
+    fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = Vec::new();
+        if self.test_mode {
+            settings.push(("TEST_MODE".into(), "true".into()));
+        }
+        if self.pretty {
+            settings.push(("LOG_FORMAT".into(), "text".into()));
+        }
+        match self.verbose {
+            0 => {}
+            1 => settings.push(("RUST_LOG".into(), "debug,hyper=info,sled=info".into())),
+            _ => settings.push(("RUST_LOG".into(), "trace".into())),
+        }
+        settings
+    }
+}
+
+fn work_on_key(command: KeyCommand, source: &impl Source) -> Result<(), Box<dyn Error>> {
+    let uri = config::keystore_uri(source)?;
+    let key = match command {
+        KeyCommand::Show => chain::key::load(&uri)?,
+        KeyCommand::Import { file: Some(file) } => chain::key::import(&uri, &std::fs::read_to_string(file)?)?,
+        KeyCommand::Import { file: None } => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            chain::key::import(&uri, &text)?
+        }
+    };
+    println!("{}", key.address());
+    Ok(())
+}
+
+async fn claim(source: &impl Source) -> Result<(), Box<dyn Error>> {
+    let chain = chain::connect::find(&config::read_chain(source)?).await?;
+    let key = chain::key::load(&config::keystore_uri(source)?)?;
+    let pending = chain.pending_rewards(key.address()).await?;
+    let mined = Account::new(chain, key).claim_rewards().await?;
+    println!("claimed {pending} wei in {}", mined.transaction);
+    Ok(())
+}
+
+/// An error with its causes, outermost first.
+pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    let mut words: Vec<String> = causes.map(ToString::to_string).collect();
+    words.dedup();
+    words.join(": ")
+}

@@ -1,6 +1,7 @@
 //! What operator and sidecar say to each other over HTTP: `POST /exec`, `GET /health`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -65,6 +66,55 @@ pub struct ExecReply {
     pub truncated: bool,
     /// Wall-clock time in milliseconds.
     pub duration_ms: u64,
+}
+
+/// Why a sidecar answers with an [`ErrorBody`](crate::http::ErrorBody); its `code` is the text form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SidecarRefusal {
+    /// The bearer token is missing or wrong.
+    Unauthorized,
+    /// The request is not what its description demands, or names a directory that cannot be entered.
+    BadRequest,
+    /// The body is longer than [`EXEC_BODY_BYTES_MAX`](crate::limits::EXEC_BODY_BYTES_MAX).
+    TooLarge,
+    /// No such route.
+    NotFound,
+    /// The route does not know this method.
+    MethodNotAllowed,
+    /// `attach_only` named an execution that neither runs nor is remembered.
+    UnknownExecution,
+    /// The id belongs to an execution with another request.
+    Conflict,
+    /// As many commands or processes run as may, or the sidecar is about to end. Nothing was started.
+    Busy,
+    /// The command was ended because the sidecar ends; it is not run again.
+    Interrupted,
+    /// A defect; the sidecar's log holds the cause.
+    Internal,
+}
+
+impl SidecarRefusal {
+    /// Whether the same request may succeed later.
+    pub const fn retryable(self) -> bool {
+        match self {
+            Self::Busy | Self::Internal => true,
+            Self::Unauthorized
+            | Self::BadRequest
+            | Self::TooLarge
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::UnknownExecution
+            | Self::Conflict
+            | Self::Interrupted => false,
+        }
+    }
+}
+
+impl fmt::Display for SidecarRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Serialize::serialize(self, f)
+    }
 }
 
 /// Answer to `GET /health`.

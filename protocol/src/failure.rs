@@ -23,6 +23,8 @@ pub enum FailureCode {
     Timeout,
     /// The command wrote more than is kept; what was kept is in the response.
     OutputLimit,
+    /// The caller's own commands in the sandbox are as many as may run at once.
+    SandboxBusy,
     /// The operator has no room for another sandbox.
     NoCapacity,
     /// The image that the operator promises is not there.
@@ -55,7 +57,8 @@ impl FailureCode {
             | Self::ImageNotAllowed
             | Self::BadEnv
             | Self::Timeout
-            | Self::OutputLimit => Outcome::Caller,
+            | Self::OutputLimit
+            | Self::SandboxBusy => Outcome::Caller,
             Self::NoCapacity
             | Self::ImageMissing
             | Self::DiskFull
@@ -72,7 +75,8 @@ impl FailureCode {
     /// Whether the same request may succeed later, or elsewhere.
     pub const fn retryable(self) -> bool {
         match self {
-            Self::NoCapacity
+            Self::SandboxBusy
+            | Self::NoCapacity
             | Self::ImageMissing
             | Self::DiskFull
             | Self::Engine

@@ -33,6 +33,12 @@ pub const EXEC_FINISHED_MAX: usize = 256;
 pub const EXEC_FINISHED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Length of a command, also with its stdin: what fits an exec request.
 pub const EXEC_BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Length of the command itself: the kernel gives one argument 128 KiB with its end mark.
+pub const EXEC_COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
+/// Length of a working directory's path: the kernel's own bound, less the end mark.
+pub const EXEC_CWD_BYTES_MAX: usize = 4_095;
+/// Length of an execution's id.
+pub const EXEC_ID_BYTES_MAX: usize = 128;
 /// Environment variables of one command or sandbox.
 pub const ENV_VARS_MAX: usize = 256;
 /// Length of an environment variable's name and value together.
@@ -49,3 +55,4 @@ pub const WAIT_S_MAX: u64 = 60;
 const _: () = assert!(EXEC_TIMEOUT_MS_DEFAULT <= EXEC_TIMEOUT_MS_MAX);
 const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <= MEMORY_MB_MAX);
 const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
+const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);

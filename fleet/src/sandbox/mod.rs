@@ -98,6 +98,8 @@ pub enum EndReason {
     Expired,
     /// Its service ended.
     ServiceEnded,
+    /// It did not come up in time.
+    Abandoned,
 }
 
 /// What happens to a sandbox.

@@ -1,0 +1,265 @@
+//! The one place that wires: builds every part, hands each what it needs, and ends them in order.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy::signers::local::PrivateKeySigner;
+use blueprint_sdk::JobCall;
+use blueprint_sdk::runner::BlueprintRunner;
+use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
+use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
+use blueprint_sdk::tangle::extract::{CallId, ServiceId};
+use futures::StreamExt as _;
+use sandbox_fleet::Keeper;
+use sandbox_fleet::ports::Containers;
+use sandbox_sdk::{Account, Chain};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, Api};
+use crate::chain::approvals::Approvals;
+use crate::chain::connect::{self, FindError};
+use crate::chain::key::{self, KeyError};
+use crate::chain::outbox::Outbox;
+use crate::chain::registration::{self, RegistrationError};
+use crate::chain::sender::Sender;
+use crate::chain::source::{DueCall, Source};
+use crate::chain::{head, until_answered};
+use crate::config::Config;
+use crate::docker::DockerContainers;
+use crate::jobs::{self, Desk, DeskParts};
+use crate::metrics::Metrics;
+use crate::places::{Places, TooDeep};
+use crate::records::{Records, RecordsError};
+use crate::sidecars::SocketSidecars;
+
+/// Calls that wait for the router; the source of one more waits itself.
+const CALL_QUEUE_MAX: usize = 256;
+/// Service requests that wait for a verdict.
+const REQUEST_QUEUE_MAX: usize = 64;
+/// Time for what is being answered when the process ends; what is not done then is resumed at the next start.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Why the node does not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    /// The state directory.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// The socket directory.
+    #[error(transparent)]
+    Places(#[from] TooDeep),
+    /// The key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The blueprint.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The registration.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+    /// The API's port.
+    #[error("cannot listen on API_LISTEN")]
+    Listen(#[source] std::io::Error),
+    /// The counters.
+    #[error("cannot set up metrics")]
+    Metrics(#[from] prometheus::Error),
+    /// The blueprint runner.
+    #[error("the blueprint runner ended")]
+    Runner(#[source] blueprint_sdk::runner::error::RunnerError),
+}
+
+/// Runs the node until `stop`.
+pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), NodeError> {
+    let (records, records_guard) = Records::open(&config.data_dir)?;
+    let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
+    let key = key::load(&config.keystore_uri)?;
+    let starting = tokio::select! {
+        started = Node::start(config, key, records, listener, stop.clone()) => started,
+        () = stop.cancelled() => return Ok(()),
+    };
+    let ended = match starting {
+        Ok(node) => node.run(stop.clone()).await,
+        Err(error) => Err(error),
+    };
+    stop.cancel();
+    drop(records_guard);
+    ended
+}
+
+/// A node whose parts stand.
+struct Node {
+    desk: Arc<Desk>,
+    env: BlueprintEnvironment,
+    calls: mpsc::Receiver<DueCall>,
+    outbox: Outbox,
+    keeping: tokio::task::JoinHandle<()>,
+}
+
+impl Node {
+    async fn start(
+        config: Config,
+        key: PrivateKeySigner,
+        records: Records,
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> Result<Self, NodeError> {
+        let chain = connect::find(&config.chain).await?;
+        let deployment = chain.deployment();
+        let me = key.address();
+        records.bind(&format!(
+            "operator {me} of blueprint {} at {} on chain {}",
+            deployment.blueprint_id, deployment.manager, deployment.chain_id
+        ))?;
+        tracing::info!(operator = %me, chain = deployment.chain_id, node = connect::host_of(&deployment.rpc_url), "connected");
+
+        let sender = Sender::start(Account::new(chain.clone(), key.clone()));
+        registration::ensure(&chain, &sender, &key, &config.offer).await?;
+        let places = Places::new(&config.run_dir, deployment.chain_id, deployment.core)?;
+        let containers = containers(&config, &places).await;
+        let sidecars = Arc::new(SocketSidecars::new(places));
+        let head = head::follow(chain.clone(), stop.clone()).await;
+        let metrics = Metrics::new()?;
+
+        let (keeper, fleet) =
+            Keeper::new(config.offer.capacity, containers, sidecars.clone(), Arc::new(records.clone()));
+        let keeping = tokio::spawn(keeper.run(records.sandboxes()?, stop.child_token()));
+        let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
+        tokio::spawn(outbox_task.run());
+
+        let (requests_in, requests) = mpsc::channel(REQUEST_QUEUE_MAX);
+        let offer = config.offer.clone();
+        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
+        tokio::spawn(approvals.run(requests));
+
+        let (calls_in, calls) = mpsc::channel(CALL_QUEUE_MAX);
+        let source = Source {
+            chain: chain.clone(),
+            records: records.clone(),
+            fleet: fleet.clone(),
+            outbox: outbox.clone(),
+            me,
+            service: config.chain.service,
+            confirmations: confirmations(&config, &chain),
+            calls: calls_in,
+            requests: requests_in,
+        };
+        tokio::spawn(source.run(head.clone(), stop.clone()));
+
+        let api = Api {
+            chain: chain.clone(),
+            records: records.clone(),
+            fleet: fleet.clone(),
+            head: head.clone(),
+            metrics: metrics.clone(),
+            stop: stop.clone(),
+        };
+        serve_api(listener, api);
+
+        let env = environment(&config, &chain);
+        let desk = Desk::new(DeskParts {
+            chain,
+            key,
+            records,
+            fleet,
+            sidecars,
+            images: config.engine.images,
+            api_url: config.offer.api_url,
+            head,
+            metrics,
+        });
+        Ok(Self { desk, env, calls, outbox, keeping })
+    }
+
+    /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
+    async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
+        let Self { desk, env, calls, outbox, keeping } = self;
+        let calls = ReceiverStream::new(calls).map(|due| Ok::<_, Infallible>(job_call(&due)));
+        let runner = BlueprintRunner::builder(Unregistered, env)
+            .router(jobs::router(desk.clone()))
+            .producer(Box::pin(calls.chain(futures::stream::pending())))
+            .consumer(outbox)
+            .run();
+        tracing::info!("serving");
+        let ended = tokio::select! {
+            ended = runner => ended.map_err(NodeError::Runner),
+            () = stop.cancelled() => Ok(()),
+        };
+        if tokio::time::timeout(FINISH_TIMEOUT, desk.finish()).await.is_err() {
+            tracing::warn!("calls in hand are left for the next start");
+        }
+        stop.cancel();
+        if tokio::time::timeout(FINISH_TIMEOUT, keeping).await.is_err() {
+            tracing::warn!("the sandbox keeper did not end in time");
+        }
+        ended
+    }
+}
+
+/// The runner neither registers nor exits after it: that is done before it starts.
+struct Unregistered;
+
+impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
+    async fn requires_registration(
+        &self,
+        _: &BlueprintEnvironment,
+    ) -> Result<bool, blueprint_sdk::runner::error::RunnerError> {
+        Ok(false)
+    }
+
+    fn should_exit_after_registration(&self) -> bool {
+        false
+    }
+}
+
+/// Waits for the engine: one that is down is no reason to end.
+async fn containers(config: &Config, places: &Places) -> Arc<dyn Containers> {
+    let engine = &config.engine;
+    let connect = || DockerContainers::connect(&engine.host, places.clone(), engine.runtime.clone());
+    Arc::new(until_answered("container engine", connect).await)
+}
+
+fn serve_api(listener: TcpListener, api: Api) {
+    tokio::spawn(async move {
+        if let Err(error) = api::serve(listener, Arc::new(api)).await {
+            tracing::error!(%error, "the API ended");
+        }
+    });
+}
+
+/// Local chains make a block per transaction, so there nothing ever gains a second confirmation by itself.
+fn confirmations(config: &Config, chain: &Chain) -> u64 {
+    const LOCAL: [u64; 2] = [31_337, 1_337];
+    let default = if LOCAL.contains(&chain.deployment().chain_id) { 0 } else { 2 };
+    config.chain.confirmations.unwrap_or(default)
+}
+
+/// What the SDK's runner wants to know. Without the Blueprint Manager's socket it must not look for the manager, which is
+/// what it calls test mode.
+fn environment(config: &Config, chain: &Chain) -> BlueprintEnvironment {
+    let deployment = chain.deployment();
+    let mut env = BlueprintEnvironment::default();
+    env.http_rpc_endpoint = deployment.rpc_url.clone();
+    env.keystore_uri = config.keystore_uri.clone();
+    env.data_dir = config.data_dir.clone();
+    env.bridge_socket_path = config.bridge_socket.clone();
+    env.test_mode = config.bridge_socket.is_none();
+    env.protocol_settings = ProtocolSettings::Tangle(TangleProtocolSettings {
+        blueprint_id: deployment.blueprint_id,
+        service_id: config.chain.service,
+        tangle_contract: deployment.core,
+        ..TangleProtocolSettings::default()
+    });
+    env
+}
+
+/// A recorded call in the SDK's form. The inputs stay in the record, which is what handlers read.
+fn job_call(due: &DueCall) -> JobCall {
+    let mut call = JobCall::new(due.job, bytes::Bytes::new());
+    call.metadata_mut().insert(CallId::METADATA_KEY, due.key.call);
+    call.metadata_mut().insert(ServiceId::METADATA_KEY, due.key.service);
+    call
+}

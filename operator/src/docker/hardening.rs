@@ -1,0 +1,185 @@
+//! The container that a sandbox is, and the proof that the engine made it so.
+//!
+//! Root inside, with the four capabilities by which the sidecar becomes the customer's user and signals it; nothing of
+//! the customer runs as root. No network, a read-only root, no other mounts than its two volumes and the directory of
+//! its socket. A setting is written once, in [`container`]; [`verify`] compares what runs against the same value.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+
+use bollard::models::{
+    ContainerCreateBody, ContainerInspectResponse, HostConfig, HostConfigLogConfig, Mount, MountTypeEnum,
+    MountVolumeOptions, ResourcesUlimits,
+};
+use sandbox_fleet::sandbox::Sandbox;
+use sandbox_protocol::limits::{OPEN_FILES_MAX, PIDS_MAX};
+
+use crate::places::{Places, SOCKET_FILE};
+
+/// Where the socket's directory is inside.
+const SOCKET_DIR_INSIDE: &str = "/run/sandbox";
+const WORKSPACE: &str = "/workspace";
+const HOME: &str = "/home/agent";
+const CAPABILITIES: [&str; 4] = ["CHOWN", "KILL", "SETGID", "SETUID"];
+const TMP_OPTIONS: &str = "rw,nosuid,nodev,size=256m,mode=1777";
+const MIB: i64 = 1024 * 1024;
+const NANOS: i64 = 1_000_000_000;
+
+/// Label by which a node finds its containers.
+pub(crate) const NODE_LABEL: &str = "sandbox.node";
+/// Label with the sandbox's id.
+pub(crate) const ID_LABEL: &str = "sandbox.id";
+
+/// The container to be created for `sandbox`.
+pub(crate) fn container(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> ContainerCreateBody {
+    let token = sandbox.token.reveal();
+    ContainerCreateBody {
+        image: Some(sandbox.spec.image.clone()),
+        user: Some("0:0".into()),
+        hostname: Some(sandbox.id.to_string()),
+        labels: Some(labels(sandbox, places)),
+        env: Some(vec![
+            format!("SIDECAR_SOCKET={SOCKET_DIR_INSIDE}/{SOCKET_FILE}"),
+            format!("SIDECAR_AUTH_TOKEN={token}"),
+            format!("AGENT_WORKSPACE_ROOT={WORKSPACE}"),
+        ]),
+        host_config: Some(host_config(sandbox, places, runtime)),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn host_config(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> HostConfig {
+    let resources = sandbox.spec.resources;
+    let memory = i64::try_from(resources.memory_mb).unwrap_or(i64::MAX / MIB).saturating_mul(MIB);
+    HostConfig {
+        network_mode: Some("none".into()),
+        readonly_rootfs: Some(true),
+        privileged: Some(false),
+        cap_drop: Some(vec!["ALL".into()]),
+        cap_add: Some(CAPABILITIES.map(String::from).to_vec()),
+        security_opt: Some(vec!["no-new-privileges:true".into()]),
+        init: Some(true),
+        ipc_mode: Some("private".into()),
+        pids_limit: Some(PIDS_MAX),
+        memory: Some(memory),
+        memory_swap: Some(memory),
+        nano_cpus: Some(i64::try_from(resources.cpu_cores).unwrap_or(i64::MAX / NANOS).saturating_mul(NANOS)),
+        ulimits: Some(vec![ResourcesUlimits {
+            name: Some("nofile".into()),
+            soft: Some(OPEN_FILES_MAX),
+            hard: Some(OPEN_FILES_MAX),
+        }]),
+        tmpfs: Some(HashMap::from([("/tmp".into(), TMP_OPTIONS.into())])),
+        mounts: Some(mounts(sandbox, places)),
+        runtime: runtime.map(str::to_owned),
+        // What a sidecar prints is for the operator; a customer cannot make it much.
+        log_config: Some(HostConfigLogConfig {
+            typ: Some("json-file".into()),
+            config: Some(HashMap::from([("max-size".into(), "1m".into()), ("max-file".into(), "1".into())])),
+        }),
+        ..HostConfig::default()
+    }
+}
+
+fn mounts(sandbox: &Sandbox, places: &Places) -> Vec<Mount> {
+    let volume = |kind: &str, target: &str| Mount {
+        typ: Some(MountTypeEnum::VOLUME),
+        source: Some(format!("{}-{kind}", places.name(sandbox.id))),
+        target: Some(target.into()),
+        volume_options: Some(MountVolumeOptions {
+            labels: Some(labels(sandbox, places)),
+            ..MountVolumeOptions::default()
+        }),
+        ..Mount::default()
+    };
+    let socket = Mount {
+        typ: Some(MountTypeEnum::BIND),
+        source: Some(places.socket_dir(sandbox.id).display().to_string()),
+        target: Some(SOCKET_DIR_INSIDE.into()),
+        ..Mount::default()
+    };
+    vec![volume("workspace", WORKSPACE), volume("home", HOME), socket]
+}
+
+fn labels(sandbox: &Sandbox, places: &Places) -> HashMap<String, String> {
+    HashMap::from([(NODE_LABEL.into(), places.tag().into()), (ID_LABEL.into(), sandbox.id.to_string())])
+}
+
+/// Compares what the engine runs with what [`container`] asked for.
+///
+/// # Errors
+/// The first setting that differs, with both values.
+pub(crate) fn verify(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), String> {
+    let asked = host_config(sandbox, places, None);
+    let host = found.host_config.as_ref().ok_or("no host configuration")?;
+    let config = found.config.as_ref().ok_or("no configuration")?;
+    same("user", &Some("0:0".to_owned()), &config.user)?;
+    same("network_mode", &asked.network_mode, &host.network_mode)?;
+    same("readonly_rootfs", &asked.readonly_rootfs, &host.readonly_rootfs)?;
+    same("privileged", &asked.privileged, &host.privileged)?;
+    same("cap_drop", &asked.cap_drop, &host.cap_drop)?;
+    same("cap_add", &sorted(asked.cap_add), &sorted(host.cap_add.clone()))?;
+    same("security_opt", &asked.security_opt, &host.security_opt)?;
+    same("init", &asked.init, &host.init)?;
+    same("ipc_mode", &asked.ipc_mode, &host.ipc_mode)?;
+    same("pids_limit", &asked.pids_limit, &host.pids_limit)?;
+    same("memory", &asked.memory, &host.memory)?;
+    same("memory_swap", &asked.memory_swap, &host.memory_swap)?;
+    same("nano_cpus", &asked.nano_cpus, &host.nano_cpus)?;
+    same("ulimits", &asked.ulimits, &host.ulimits)?;
+    same("tmpfs", &asked.tmpfs, &host.tmpfs)?;
+    nothing("binds", host.binds.as_deref())?;
+    nothing("devices", host.devices.as_deref())?;
+    nothing("extra_hosts", host.extra_hosts.as_deref())?;
+    nothing("group_add", host.group_add.as_deref())?;
+    same("pid_mode", &None, &host.pid_mode.clone().filter(|mode| !mode.is_empty()))?;
+    same("userns_mode", &None, &host.userns_mode.clone().filter(|mode| !mode.is_empty()))?;
+    verify_mounts(sandbox, places, found)
+}
+
+/// The mounts that exist, which is what counts: an image's own volumes would show up here as well.
+fn verify_mounts(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), String> {
+    let key = |target: &Option<String>, kind: String, source: Option<String>| {
+        (target.clone().unwrap_or_default(), kind, source.unwrap_or_default())
+    };
+    let asked = mounts(sandbox, places);
+    let mut asked: Vec<_> = asked
+        .iter()
+        .map(|mount| {
+            key(&mount.target, mount.typ.map(|kind| kind.to_string()).unwrap_or_default(), mount.source.clone())
+        })
+        .collect();
+    let mut mounted: Vec<_> = found
+        .mounts
+        .iter()
+        .flatten()
+        .map(|mount| {
+            let kind = mount.typ.map(|kind| kind.to_string()).unwrap_or_default();
+            let source = if kind == "volume" { mount.name.clone() } else { mount.source.clone() };
+            key(&mount.destination, kind, source)
+        })
+        .collect();
+    asked.sort();
+    mounted.sort();
+    same("mounts", &asked, &mounted)
+}
+
+fn same<T: PartialEq + Debug>(setting: &str, asked: &T, found: &T) -> Result<(), String> {
+    if asked == found { Ok(()) } else { Err(format!("{setting}: asked {asked:?}, found {found:?}")) }
+}
+
+fn nothing<T: Debug>(setting: &str, found: Option<&[T]>) -> Result<(), String> {
+    match found {
+        Some(found) if !found.is_empty() => Err(format!("{setting}: asked none, found {found:?}")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn sorted(list: Option<Vec<String>>) -> Option<Vec<String>> {
+    list.map(|mut list| {
+        // Newer engines spell capabilities with their prefix.
+        list.iter_mut().for_each(|name| *name = name.trim_start_matches("CAP_").to_owned());
+        list.sort();
+        list
+    })
+}

@@ -1,0 +1,97 @@
+//! Job 10: a shell command in a sandbox.
+//!
+//! A command is sent once. After that the sidecar is only asked for what became of it, by its id; when the sidecar no
+//! longer knows, the answer is `interrupted`, never a second run.
+
+use std::time::Duration;
+
+use alloy::sol_types::SolValue;
+use sandbox_fleet::ports::{SidecarError, Sidecars};
+use sandbox_fleet::request::{Command, command};
+use sandbox_fleet::sandbox::{Instance, Phase, Sandbox};
+use sandbox_protocol::abi::ExecResponse;
+use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
+use sandbox_protocol::{CallKey, Failure, FailureCode};
+
+use super::{JobCall, Work};
+
+/// How often a sidecar that does not answer is asked again.
+const ATTACH_ATTEMPTS: u32 = 5;
+/// Pause before it is.
+const ATTACH_PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs the command.
+pub(super) async fn exec(call: JobCall) -> Result<Work, Failure> {
+    let command = command(call.request()?)?;
+    let sandbox = call.parts().fleet.find(command.sandbox, call.caller).await?;
+    let instance = running(&sandbox)?;
+    let body = body(call.key, command, &sandbox, call.resumed);
+    let reply = carried_out(call.parts().sidecars.as_ref(), &sandbox, body).await?;
+    Ok(work(reply, instance))
+}
+
+fn running(sandbox: &Sandbox) -> Result<Instance, Failure> {
+    match &sandbox.phase {
+        Phase::Running(instance) => Ok(instance.clone()),
+        Phase::Requested
+        | Phase::Provisioning
+        | Phase::Deleting(_)
+        | Phase::Gone(_)
+        | Phase::Discarding(_)
+        | Phase::Failed(_) => {
+            let message = format!("the sandbox is {}", sandbox.phase.name());
+            Err(Failure::new(FailureCode::SandboxLost, message))
+        }
+    }
+}
+
+fn body(key: CallKey, command: Command, sandbox: &Sandbox, attach_only: bool) -> ExecBody {
+    let mut env = sandbox.spec.env.clone();
+    env.extend(command.env);
+    ExecBody {
+        id: Some(format!("call-{}-{}", key.service, key.call)),
+        command: command.line,
+        cwd: command.cwd,
+        env,
+        stdin: ByteText(command.stdin.into_bytes()),
+        timeout_ms: command.timeout_ms,
+        attach_only,
+    }
+}
+
+async fn carried_out(sidecars: &dyn Sidecars, sandbox: &Sandbox, mut body: ExecBody) -> Result<ExecReply, Failure> {
+    for _ in 0..ATTACH_ATTEMPTS {
+        match sidecars.exec(sandbox, body.clone()).await {
+            Ok(reply) => return Ok(reply),
+            Err(SidecarError::Unknown) => {
+                return Err(Failure::new(FailureCode::Interrupted, "the command may have run; its result is lost"));
+            }
+            Err(SidecarError::Refused(message)) => return Err(Failure::new(FailureCode::BadRequest, message)),
+            Err(SidecarError::Busy) => {
+                return Err(Failure::new(FailureCode::SandboxBusy, "too many commands run in the sandbox"));
+            }
+            Err(SidecarError::Unreachable(error)) => {
+                tracing::warn!(sandbox = %sandbox.id, %error, "the sidecar does not answer");
+            }
+        }
+        body.attach_only = true;
+        tokio::time::sleep(ATTACH_PAUSE).await;
+    }
+    Err(Failure::new(FailureCode::SandboxUnreachable, "the sandbox does not answer"))
+}
+
+fn work(reply: ExecReply, instance: Instance) -> Work {
+    let limit = match (reply.ended, reply.truncated) {
+        (ExecEnd::TimedOut, _) => Some(FailureCode::Timeout),
+        (ExecEnd::Exited, true) => Some(FailureCode::OutputLimit),
+        (ExecEnd::Exited, false) => None,
+    };
+    let response = ExecResponse {
+        exit_code: reply.exit_code,
+        stdout: reply.stdout.0.into(),
+        stderr: reply.stderr.0.into(),
+        truncated: reply.truncated,
+        duration_ms: reply.duration_ms,
+    };
+    Work { limit, response: response.abi_encode(), ..Work::done(&(), Some(instance)) }
+}

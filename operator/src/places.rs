@@ -1,0 +1,71 @@
+//! Where a sandbox's things are on this host. Shared by the two adapters that meet at its socket.
+
+use std::path::{Path, PathBuf};
+
+use alloy::primitives::{Address, keccak256};
+use sandbox_protocol::SandboxId;
+
+/// Longest path of a Unix socket on Linux, without its closing NUL.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// What the sidecar's socket is called in its directory.
+pub(crate) const SOCKET_FILE: &str = "sidecar.sock";
+
+/// Names and paths, made from a node's own tag so that nodes of several chains share one engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    run_dir: PathBuf,
+    tag: String,
+}
+
+/// The directory for sockets is too deep.
+#[derive(Debug, thiserror::Error)]
+#[error("socket paths under {run_dir} exceed {SOCKET_PATH_BYTES_MAX} bytes; choose a shorter RUN_DIR")]
+pub(crate) struct TooDeep {
+    run_dir: PathBuf,
+}
+
+impl Places {
+    /// Places below `run_dir` for the node of this chain and core.
+    pub(crate) fn new(run_dir: &Path, chain_id: u64, core: Address) -> Result<Self, TooDeep> {
+        let hash = keccak256([chain_id.to_be_bytes().as_slice(), core.as_slice()].concat());
+        let places = Self { run_dir: run_dir.into(), tag: hex::encode(&hash[..4]) };
+        let longest = format!("sbx-{0}-{0}-255-{1}/{SOCKET_FILE}", u64::MAX, places.tag);
+        if run_dir.as_os_str().len() + 1 + longest.len() > SOCKET_PATH_BYTES_MAX {
+            return Err(TooDeep { run_dir: run_dir.into() });
+        }
+        Ok(places)
+    }
+
+    /// Tells this node's containers from others'.
+    pub(crate) fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// Name of the sandbox's container, and prefix of its volumes'.
+    pub(crate) fn name(&self, id: SandboxId) -> String {
+        format!("{id}-{}", self.tag)
+    }
+
+    /// The directory that the sandbox's sidecar has its socket in.
+    pub(crate) fn socket_dir(&self, id: SandboxId) -> PathBuf {
+        self.run_dir.join(self.name(id))
+    }
+
+    /// That socket.
+    pub(crate) fn socket(&self, id: SandboxId) -> PathBuf {
+        self.socket_dir(id).join(SOCKET_FILE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_which_some_socket_could_not_be_bound_is_refused() {
+        let longest = format!("sbx-{0}-{0}-255-00000000/{SOCKET_FILE}", u64::MAX).len();
+        let fits = "/".to_owned() + &"d".repeat(SOCKET_PATH_BYTES_MAX - longest - 2);
+        assert!(Places::new(Path::new(&fits), 1, Address::ZERO).is_ok());
+        assert!(Places::new(Path::new(&(fits + "d")), 1, Address::ZERO).is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! A call's record: what was asked, and how far the answer is.
+
+use alloy::primitives::{Address, B256, Bytes, keccak256};
+use sandbox_protocol::receipt::SignedReceipt;
+use sandbox_protocol::{CallKey, FailureCode};
+use serde::{Deserialize, Serialize};
+
+/// A call that this operator must answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallRecord {
+    /// Which call.
+    pub(crate) key: CallKey,
+    /// Job id.
+    pub(crate) job: u8,
+    /// Who asked.
+    pub(crate) caller: Address,
+    /// What was asked.
+    pub(crate) inputs: Bytes,
+    /// keccak256 of the inputs.
+    pub(crate) inputs_hash: B256,
+    /// Block of the call.
+    pub(crate) block: u64,
+    /// How far it is.
+    pub(crate) progress: Progress,
+}
+
+/// How far a call is. Each step is on disk before the next begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Progress {
+    /// Taken in.
+    Seen,
+    /// Its effect may have begun.
+    Begun {
+        /// Head of the chain then.
+        block: u64,
+    },
+    /// Its answer is fixed and can be had over HTTP.
+    Answered(Answer),
+    /// Its receipt is on chain.
+    Settled {
+        /// The answer.
+        answer: Answer,
+        /// The transaction, where it was this process that sent it.
+        transaction: Option<B256>,
+    },
+    /// It can no longer be answered, and no effect of it is left.
+    Dropped {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The answer of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// The ABI-encoded response, or JobError.
+    pub(crate) response: Bytes,
+    /// Why it was not done.
+    pub(crate) failure: Option<FailureCode>,
+    /// What was signed.
+    pub(crate) receipt: SignedReceipt,
+}
+
+impl CallRecord {
+    /// A call as its event tells it.
+    pub(crate) fn seen(key: CallKey, job: u8, caller: Address, inputs: Bytes, block: u64) -> Self {
+        let inputs_hash = keccak256(&inputs);
+        Self { key, job, caller, inputs, inputs_hash, block, progress: Progress::Seen }
+    }
+
+    /// The answer, once there is one.
+    pub(crate) const fn answer(&self) -> Option<&Answer> {
+        match &self.progress {
+            Progress::Answered(answer) | Progress::Settled { answer, .. } => Some(answer),
+            Progress::Seen | Progress::Begun { .. } | Progress::Dropped { .. } => None,
+        }
+    }
+}
+
+impl Progress {
+    /// Whether nothing is left to be done.
+    pub(crate) const fn is_final(&self) -> bool {
+        matches!(self, Self::Settled { .. } | Self::Dropped { .. })
+    }
+}

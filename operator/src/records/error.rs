@@ -1,0 +1,60 @@
+//! Why records cannot be read or written.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of the record store.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordsError {
+    /// The directory cannot be made or used.
+    #[error("cannot use the state directory {dir}")]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process holds the directory.
+    #[error("the state directory {dir} is in use by another operator process")]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The store does not open.
+    #[error("cannot open the record store")]
+    Open(#[source] sled::Error),
+    /// The store was written by another version.
+    #[error("the records have layout {found}, this version knows {known}")]
+    Version {
+        /// What was found.
+        found: u64,
+        /// What is known.
+        known: u64,
+    },
+    /// The directory holds the state of another operator, chain or contract.
+    #[error("the state directory belongs to {found}, this is {given}")]
+    Foreign {
+        /// Whose it is.
+        found: String,
+        /// Who asks for it.
+        given: String,
+    },
+    /// A read failed.
+    #[error("cannot read a record")]
+    Read(#[source] sled::Error),
+    /// A write failed.
+    #[error("cannot write a record")]
+    Write(#[source] sled::Error),
+    /// A write was not synced to the disk.
+    #[error("cannot sync the records to disk")]
+    Sync(#[source] io::Error),
+    /// The writer has ended.
+    #[error("the record writer has stopped")]
+    Stopped,
+    /// A value is not what its key promises.
+    #[error("a record cannot be encoded or decoded")]
+    Encoding(#[source] serde_json::Error),
+    /// An index names a record that is not there.
+    #[error("an open call has no record")]
+    Missing,
+}

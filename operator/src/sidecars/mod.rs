@@ -1,0 +1,128 @@
+//! The operator's side of a sidecar: HTTP over the Unix socket in the sandbox's own directory.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use sandbox_fleet::ports::{PortError, SidecarError, Sidecars};
+use sandbox_fleet::sandbox::Sandbox;
+use sandbox_protocol::FailureCode;
+use sandbox_protocol::exec::{BEARER, ExecBody, ExecReply};
+use sandbox_protocol::http::ErrorBody;
+use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_MAX};
+use tokio::net::UnixStream;
+
+use crate::places::Places;
+
+/// Time for a started sidecar to answer.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between two questions whether it answers.
+const START_PAUSE: Duration = Duration::from_millis(2);
+/// Time for an answer beyond the time that the command was given.
+const ANSWER_SLACK: Duration = Duration::from_secs(15);
+/// Two outputs as base64, with room for the rest of the reply.
+const REPLY_BYTES_MAX: usize = EXEC_OUTPUT_BYTES_MAX * 3 + 64 * 1024;
+
+/// The sidecars of this host.
+pub(crate) struct SocketSidecars {
+    places: Places,
+}
+
+/// Why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+enum CallError {
+    #[error("cannot connect")]
+    Connect(#[source] std::io::Error),
+    #[error("the request cannot be made")]
+    Request(#[source] hyper::http::Error),
+    #[error("the exchange failed")]
+    Exchange(#[source] hyper::Error),
+    #[error("the body failed")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("no answer in time")]
+    TimedOut,
+    #[error("not the JSON expected")]
+    Json(#[source] serde_json::Error),
+}
+
+impl SocketSidecars {
+    /// Sidecars at these places.
+    pub(crate) const fn new(places: Places) -> Self {
+        Self { places }
+    }
+
+    async fn healthy(&self, sandbox: &Sandbox) -> Result<(), CallError> {
+        let request = Request::builder().method(Method::GET).uri("/health").header(HOST, "sidecar");
+        let request = request.body(Full::default()).map_err(CallError::Request)?;
+        let (status, _) = call(&self.places.socket(sandbox.id), request, START_TIMEOUT).await?;
+        if status == StatusCode::OK { Ok(()) } else { Err(CallError::TimedOut) }
+    }
+}
+
+#[async_trait]
+impl Sidecars for SocketSidecars {
+    async fn ready(&self, sandbox: &Sandbox) -> Result<(), PortError> {
+        let asking = async {
+            while self.healthy(sandbox).await.is_err() {
+                tokio::time::sleep(START_PAUSE).await;
+            }
+        };
+        tokio::time::timeout(START_TIMEOUT, asking)
+            .await
+            .map_err(|elapsed| PortError::new(FailureCode::Engine, "the sandbox did not start in time", elapsed))
+    }
+
+    async fn exec(&self, sandbox: &Sandbox, body: ExecBody) -> Result<ExecReply, SidecarError> {
+        let unreachable = |error: CallError| SidecarError::Unreachable(error.into());
+        let limit = Duration::from_millis(body.timeout_ms.min(EXEC_TIMEOUT_MS_MAX)) + ANSWER_SLACK;
+        let json = serde_json::to_vec(&body).map_err(|error| unreachable(CallError::Json(error)))?;
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("/exec")
+            .header(HOST, "sidecar")
+            .header(AUTHORIZATION, format!("{BEARER} {}", sandbox.token.reveal()))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::from(json))
+            .map_err(|error| unreachable(CallError::Request(error)))?;
+        let (status, reply) = call(&self.places.socket(sandbox.id), request, limit).await.map_err(unreachable)?;
+        if status == StatusCode::OK {
+            return serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)));
+        }
+        let refused: ErrorBody = serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)))?;
+        Err(match status {
+            StatusCode::NOT_FOUND => SidecarError::Unknown,
+            StatusCode::TOO_MANY_REQUESTS => SidecarError::Busy,
+            _ => SidecarError::Refused(refused.message),
+        })
+    }
+}
+
+/// One request on a connection of its own: a fifth of a millisecond, and nothing to keep.
+async fn call(socket: &Path, request: Request<Full<Bytes>>, limit: Duration) -> Result<(StatusCode, Bytes), CallError> {
+    let exchange = async {
+        let stream = UnixStream::connect(socket).await.map_err(CallError::Connect)?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(CallError::Exchange)?;
+        let answered = async {
+            let response = sender.send_request(request).await.map_err(CallError::Exchange)?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), REPLY_BYTES_MAX);
+            let body = body.collect().await.map_err(CallError::Body)?.to_bytes();
+            Ok((status, body))
+        };
+        tokio::pin!(answered);
+        tokio::select! {
+            answer = &mut answered => answer,
+            driven = connection => {
+                driven.map_err(CallError::Exchange)?;
+                answered.await
+            }
+        }
+    };
+    tokio::time::timeout(limit, exchange).await.map_err(|_| CallError::TimedOut)?
+}
