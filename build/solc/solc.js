@@ -24,14 +24,20 @@ function readImport(name) {
   }
 }
 
-if (process.argv.includes("--version")) {
-  // forge parses a native platform here and refuses Emscripten's.
-  console.log("solc, the solidity compiler commandline interface");
-  console.log(`Version: ${solc.version().replace(".Emscripten.clang", ".Linux.g++")}`);
-} else if (process.argv.includes("--standard-json")) {
-  const input = fs.readFileSync(process.stdin.fd, "utf8");
-  fs.writeFileSync(process.stdout.fd, solc.compile(input, { import: readImport }));
-} else {
-  console.error("usage: solc.js --version | --standard-json [--base-path DIR] < input.json");
-  process.exitCode = 2;
+async function main() {
+  if (process.argv.includes("--version")) {
+    // forge parses a native platform here and refuses Emscripten's.
+    console.log("solc, the solidity compiler commandline interface");
+    console.log(`Version: ${solc.version().replace(".Emscripten.clang", ".Linux.g++")}`);
+  } else if (process.argv.includes("--standard-json")) {
+    // forge's pipes are non-blocking: the synchronous calls would fail with EAGAIN.
+    let input = "";
+    for await (const chunk of process.stdin.setEncoding("utf8")) input += chunk;
+    process.stdout.write(solc.compile(input, { import: readImport }));
+  } else {
+    console.error("usage: solc.js --version | --standard-json [--base-path DIR] < input.json");
+    process.exitCode = 2;
+  }
 }
+
+main();

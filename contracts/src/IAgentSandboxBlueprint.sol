@@ -53,7 +53,9 @@ interface IAgentSandboxBlueprint {
     // ─── Events ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// `operator` must answer the call by `deadlineBlock`; every other operator leaves it alone.
-    event OperatorAssigned(uint64 indexed serviceId, uint64 indexed callId, address indexed operator, uint64 deadlineBlock);
+    event OperatorAssigned(
+        uint64 indexed serviceId, uint64 indexed callId, address indexed operator, uint64 deadlineBlock
+    );
 
     /// The assigned operator's answer, and the only one that completes the call and moves money.
     event ReceiptRecorded(
@@ -68,8 +70,13 @@ interface IAgentSandboxBlueprint {
     /// A result that changed nothing: not the assigned operator's, not a receipt, or of a call already answered.
     event ResultIgnored(uint64 indexed serviceId, uint64 indexed callId, address indexed operator);
 
+    /// The sandboxes of a creating call were given up after their expiry; their operator's slots are free again.
+    event Reaped(uint64 indexed serviceId, uint64 indexed callId, address indexed operator, uint32 slots);
+
     /// An operator's profile was set or replaced.
-    event OperatorProfileSet(address indexed operator, uint32 capacity, uint256 pricePerHour, bytes32 sealKey, string apiUrl);
+    event OperatorProfileSet(
+        address indexed operator, uint32 capacity, uint256 pricePerHour, bytes32 sealKey, string apiUrl
+    );
 
     // ─── Errors: refused on chain, hence no call and no payment ─────────────────────────────────────────────────────
 
@@ -92,6 +99,13 @@ interface IAgentSandboxBlueprint {
     /// The service is not one of this blueprint, or has ended.
     error UnknownService(uint64 serviceId);
 
+    /// An RFQ call must carry the quote of one operator: it is the one that answers.
+    error OneQuoteExpected(uint256 quotes);
+    /// The sandbox is held by `expected`, and only that operator's quote can buy work in it.
+    error QuotedOperatorMismatch(address expected, address quoted);
+    /// The call created nothing that still stands, or what it created has not expired.
+    error NotReapable(uint64 serviceId, uint64 callId);
+
     // ─── Errors: service requests and registration ──────────────────────────────────────────────────────────────────
 
     /// More operators than a service may have.
@@ -104,8 +118,21 @@ interface IAgentSandboxBlueprint {
     error NotEnoughOperators(uint256 asked, uint256 eligible);
     /// A listed operator cannot take sandboxes: not registered here, or full.
     error OperatorNotEligible(address operator);
-    /// The registration inputs are not an ABI-encoded `OperatorProfile`.
+    /// The request inputs are neither empty nor an ABI-encoded `SelectionRequest`.
+    error MalformedSelection();
+    /// The registration inputs are not an ABI-encoded `OperatorProfile`, or its `apiUrl` is too long.
     error MalformedProfile();
+    /// The sender is not a registered operator of this blueprint.
+    error NotRegistered(address sender);
+
+    // ─── Actions ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Replaces the sender's profile; its fields are those of `OperatorProfile`. The core's `updateOperatorPreferences` hands
+    /// managers a key and an RPC address only, so the profile is changed here.
+    function setOperatorProfile(uint32 capacity, uint256 pricePerHour, bytes32 sealKey, string calldata apiUrl) external;
+
+    /// Gives up what the call created, once it or its service has expired, and frees the operator's slots. Open to anyone.
+    function reap(uint64 serviceId, uint64 callId) external;
 
     // ─── Views ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

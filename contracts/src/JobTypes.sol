@@ -26,7 +26,7 @@ uint8 constant JOB_WORKFLOW_CANCEL = 32;
 uint8 constant JOB_SSH_PROVISION = 40;
 uint8 constant JOB_SSH_REVOKE = 41;
 
-/// Length of the job table: ids 0–41.
+// Length of the job table: ids 0–41.
 uint8 constant JOB_COUNT = 42;
 
 // ─── Selection and registration ─────────────────────────────────────────────────────────────────────────────────────
@@ -48,11 +48,11 @@ struct OperatorProfile {
 
 // ─── Receipts ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/// Done as asked; also a command that ended with a non-zero exit code.
+// Done as asked; also a command that ended with a non-zero exit code.
 uint8 constant OUTCOME_DONE = 0;
-/// The caller's: bad input that only execution shows, or the caller's own limit reached.
+// The caller's: bad input that only execution shows, or the caller's own limit reached.
 uint8 constant OUTCOME_CALLER = 1;
-/// The operator's: engine, capacity, promised image, internal.
+// The operator's: engine, capacity, promised image, internal.
 uint8 constant OUTCOME_OPERATOR = 2;
 
 /// The result of every job, and all of it that goes on chain. Three static words.

@@ -118,10 +118,10 @@ impl Node {
 
         let sender = Sender::start(Account::new(chain.clone(), key.clone()));
         registration::ensure(&chain, &sender, &key, &config.offer).await?;
-        let places = Places::new(&config.run_dir, deployment.chain_id, deployment.core)?;
+        let places = Places::new(&config.run_dir, deployment.core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
         let sidecars = Arc::new(SocketSidecars::new(places));
-        let head = head::follow(chain.clone(), stop.clone()).await;
+        let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
 
         let (keeper, fleet) =

@@ -33,6 +33,8 @@ pub(crate) struct Config {
 #[derive(Debug, Clone)]
 pub(crate) struct ChainConfig {
     pub(crate) rpc_url: Url,
+    /// Tells of new blocks at once, where set; otherwise they are looked for.
+    pub(crate) ws_url: Option<Url>,
     /// Checked where set; otherwise the node's is taken.
     pub(crate) chain_id: Option<u64>,
     pub(crate) core: Address,
@@ -102,6 +104,7 @@ pub(crate) fn read_log(source: &impl Source) -> Result<LogConfig, ConfigError> {
 pub(crate) fn read_chain(source: &impl Source) -> Result<ChainConfig, ConfigError> {
     Ok(ChainConfig {
         rpc_url: or_default(source, "HTTP_RPC_URL", default_url())?,
+        ws_url: optional(source, "WS_RPC_URL")?,
         chain_id: optional(source, "CHAIN_ID")?,
         core: required(source, "TANGLE_CONTRACT")?,
         blueprint: required(source, "BLUEPRINT_ID")?,

@@ -10,7 +10,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// What the sidecar's socket is called in its directory.
 pub(crate) const SOCKET_FILE: &str = "sidecar.sock";
 
-/// Names and paths, made from a node's own tag so that nodes of several chains share one engine.
+/// Names and paths, made from a node's own tag so that several nodes may share one engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     run_dir: PathBuf,
@@ -25,9 +25,11 @@ pub(crate) struct TooDeep {
 }
 
 impl Places {
-    /// Places below `run_dir` for the node of this chain and core.
-    pub(crate) fn new(run_dir: &Path, chain_id: u64, core: Address) -> Result<Self, TooDeep> {
-        let hash = keccak256([chain_id.to_be_bytes().as_slice(), core.as_slice()].concat());
+    /// Places below `run_dir` for the node that keeps the state `state_id` of this core.
+    ///
+    /// Chain and core alone would not do: two local chains have both in common, and may share an engine.
+    pub(crate) fn new(run_dir: &Path, core: Address, state_id: u64) -> Result<Self, TooDeep> {
+        let hash = keccak256([core.as_slice(), &state_id.to_be_bytes()].concat());
         let places = Self { run_dir: run_dir.into(), tag: hex::encode(&hash[..4]) };
         let longest = format!("sbx-{0}-{0}-255-{1}/{SOCKET_FILE}", u64::MAX, places.tag);
         if run_dir.as_os_str().len() + 1 + longest.len() > SOCKET_PATH_BYTES_MAX {
@@ -39,6 +41,11 @@ impl Places {
     /// Tells this node's containers from others'.
     pub(crate) fn tag(&self) -> &str {
         &self.tag
+    }
+
+    /// The directory that all socket directories are in.
+    pub(crate) fn run_dir(&self) -> &Path {
+        &self.run_dir
     }
 
     /// Name of the sandbox's container, and prefix of its volumes'.
@@ -65,7 +72,7 @@ mod tests {
     fn a_directory_in_which_some_socket_could_not_be_bound_is_refused() {
         let longest = format!("sbx-{0}-{0}-255-00000000/{SOCKET_FILE}", u64::MAX).len();
         let fits = "/".to_owned() + &"d".repeat(SOCKET_PATH_BYTES_MAX - longest - 2);
-        assert!(Places::new(Path::new(&fits), 1, Address::ZERO).is_ok());
-        assert!(Places::new(Path::new(&(fits + "d")), 1, Address::ZERO).is_err());
+        assert!(Places::new(Path::new(&fits), Address::ZERO, 1).is_ok());
+        assert!(Places::new(Path::new(&(fits + "d")), Address::ZERO, 1).is_err());
     }
 }

@@ -1,1 +1,104 @@
-fn main() {}
+//! The sidecar's life: read what it is told, open the doors, serve, stop under a deadline.
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use nix::unistd::geteuid;
+use sandbox_process::logging::{self, Format};
+use sandbox_process::signals;
+use sandbox_process::source::Environment;
+use sandbox_sidecar::config::{Config, Doors};
+use sandbox_sidecar::exec::{Engine, Identity};
+use sandbox_sidecar::http::{Doorway, Token, open_port, open_socket, router};
+use sandbox_sidecar::limits::STOP_MAX;
+use sandbox_sidecar::{first, healthcheck};
+use tokio::time::timeout;
+
+/// The server inside every sandbox. Settings come from the environment: SIDECAR_PORT, SIDECAR_SOCKET,
+/// SIDECAR_AUTH_TOKEN, AGENT_WORKSPACE_ROOT, AGENT_UID, AGENT_GID.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Ask the running sidecar whether it answers, instead of being one.
+    #[arg(long)]
+    healthcheck: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::start(Format::Text, "info");
+    let ended = if arguments.healthcheck {
+        check_health()
+    } else if first::is_first() {
+        return first::run().unwrap_or_else(|error| failed(&error.into()));
+    } else {
+        live()
+    };
+    ended.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    tracing::error!("{error:#}");
+    ExitCode::FAILURE
+}
+
+fn check_health() -> Result<()> {
+    healthcheck::run(&Doors::read(&Environment)?).context("the sidecar is not healthy")
+}
+
+fn live() -> Result<()> {
+    let config = Config::read(&Environment)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(serve(config));
+    // A command that never became a shell may still hold a thread.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(config: Config) -> Result<()> {
+    let workspace = &config.workspace;
+    let found = fs::metadata(workspace).with_context(|| format!("AGENT_WORKSPACE_ROOT={}", workspace.display()))?;
+    ensure!(found.is_dir(), "AGENT_WORKSPACE_ROOT={}: is no directory", workspace.display());
+    let stop = signals::shutdown()?;
+    let engine = Engine::new(workspace, identity(config.agent));
+    let doorway = Doorway::new(router(engine.clone(), token(config.token)?), stop.clone());
+    let socket = match &config.doors.socket {
+        Some(path) => {
+            let (listener, file) = open_socket(path).with_context(|| format!("SIDECAR_SOCKET={}", path.display()))?;
+            doorway.serve(listener);
+            Some(file)
+        }
+        None => None,
+    };
+    if let Some(port) = config.doors.port {
+        doorway.serve(open_port(port).await.with_context(|| format!("SIDECAR_PORT={port}"))?);
+    }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config.doors, workspace = %workspace.display(), "serving");
+    stop.cancelled().await;
+    drop(socket);
+    let stopped = timeout(STOP_MAX, async { tokio::join!(engine.stop(), doorway.closed()) }).await;
+    stopped.map(|_| ()).context("did not stop in time")
+}
+
+/// Who commands run as: the agent, where this process is root and so may choose.
+fn identity(agent: Identity) -> Option<Identity> {
+    let own = geteuid();
+    if own.is_root() {
+        return Some(agent);
+    }
+    tracing::warn!(uid = %own, "not root: commands run as this user too and can reach the sidecar's token");
+    None
+}
+
+/// The token that was given, or a new one, told once.
+#[allow(clippy::print_stdout)] // the only way by which a new token reaches its owner
+fn token(given: Option<Token>) -> Result<Token> {
+    if let Some(token) = given {
+        return Ok(token);
+    }
+    let token = Token::random().context("cannot make a token")?;
+    println!("SIDECAR_AUTH_TOKEN={}", token.reveal());
+    Ok(token)
+}

@@ -1,7 +1,13 @@
-//! The newest block, followed by polling.
+//! The newest block: told by a subscription where the node offers one, looked for where not.
 
 use std::time::Duration;
 
+use alloy::consensus::BlockHeader as _;
+use alloy::network::Ethereum;
+use alloy::providers::{Provider as _, ProviderBuilder, WsConnect};
+use alloy::transports::TransportError;
+use alloy::transports::http::reqwest::Url;
+use futures::StreamExt as _;
 use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -10,23 +16,67 @@ use super::until_answered;
 
 /// Pause between two looks.
 const POLL_PAUSE: Duration = Duration::from_millis(200);
+/// A subscription that is silent for so long is looked after.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// How long blocks are looked for before a subscription is tried again.
+const POLLS_BEFORE_SUBSCRIBING: u32 = 50;
 
 /// Follows the head until `stop`, starting from the block it first finds.
-pub(crate) async fn follow(chain: Chain, stop: CancellationToken) -> watch::Receiver<u64> {
+pub(crate) async fn follow(chain: Chain, ws_url: Option<Url>, stop: CancellationToken) -> watch::Receiver<u64> {
     let first = until_answered("head", || chain.head()).await;
     let (publish, head) = watch::channel(first);
     tokio::spawn(async move {
-        let polling = async {
+        let following = async {
             loop {
-                tokio::time::sleep(POLL_PAUSE).await;
-                let found = until_answered("head", || chain.head()).await;
-                publish.send_if_modified(|head| std::mem::replace(head, found) != found);
+                if let Some(url) = &ws_url {
+                    match subscribed(&chain, url, &publish).await {
+                        Ok(()) => tracing::warn!("the subscription to new blocks ended; looking for them"),
+                        Err(error) => tracing::warn!(error = %crate::error_chain(&error), "cannot subscribe to new blocks"),
+                    }
+                }
+                for _ in 0..POLLS_BEFORE_SUBSCRIBING {
+                    look(&chain, &publish).await;
+                    tokio::time::sleep(POLL_PAUSE).await;
+                }
             }
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            () = polling => {}
+            () = following => {}
         }
     });
     head
+}
+
+/// Publishes what the node tells, until it tells no more. Silence is checked, since a dead link is silent too.
+async fn subscribed(chain: &Chain, url: &Url, publish: &watch::Sender<u64>) -> Result<(), TransportError> {
+    let provider = ProviderBuilder::<_, _, Ethereum>::default().connect_ws(WsConnect::new(url.clone())).await?;
+    let mut blocks = provider.subscribe_blocks().await?.into_stream();
+    look(chain, publish).await;
+    loop {
+        match tokio::time::timeout(SILENCE_MAX, blocks.next()).await {
+            Ok(Some(header)) => announce(publish, header.number()),
+            Ok(None) => return Ok(()),
+            Err(_) if look(chain, publish).await => return Ok(()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Asks for the head; whether it had moved.
+async fn look(chain: &Chain, publish: &watch::Sender<u64>) -> bool {
+    let found = until_answered("head", || chain.head()).await;
+    let moved = found > *publish.borrow();
+    announce(publish, found);
+    moved
+}
+
+fn announce(publish: &watch::Sender<u64>, block: u64) {
+    publish.send_if_modified(|head| {
+        let rises = block > *head;
+        if rises {
+            *head = block;
+        }
+        rises
+    });
 }

@@ -181,7 +181,7 @@ impl OutboxTask {
         let invocation = calls::submit_receipt(self.chain.deployment(), key, receipt);
         match self.sender.send(invocation).await {
             Ok(Ok(mined)) => Fate::Settled(Some(mined.transaction)),
-            Ok(Err(SendError::Refused(Refusal::Core(refusal)))) => core_refused(&refusal),
+            Ok(Err(SendError::Refused(refusal))) => refused(key, &refusal),
             Ok(Err(error)) => {
                 tracing::warn!(call = %key, error = %crate::error_chain(&error), "receipt not taken; trying again");
                 Fate::Later
@@ -226,13 +226,17 @@ impl OutboxTask {
     }
 }
 
-/// What a refusal of the core says of a receipt's future.
-fn core_refused(refusal: &ITangleCoreErrors) -> Fate {
+/// What a refusal says of a receipt's future.
+fn refused(key: CallKey, refusal: &Refusal) -> Fate {
+    use ITangleCoreErrors as Core;
     match refusal {
-        ITangleCoreErrors::JobAlreadyCompleted(_) | ITangleCoreErrors::ResultAlreadySubmitted(_) => Fate::Settled(None),
-        ITangleCoreErrors::ServiceNotActive(_)
-        | ITangleCoreErrors::ServiceExpired(_)
-        | ITangleCoreErrors::OperatorNotInService(_) => Fate::Refused(Refusal::Core(refusal.clone()).to_string()),
-        _ => Fate::Later,
+        Refusal::Core(Core::JobAlreadyCompleted(_) | Core::ResultAlreadySubmitted(_)) => Fate::Settled(None),
+        Refusal::Core(Core::ServiceNotActive(_) | Core::ServiceExpired(_) | Core::OperatorNotInService(_)) => {
+            Fate::Refused(refusal.to_string())
+        }
+        _ => {
+            tracing::warn!(call = %key, %refusal, "receipt refused; trying again");
+            Fate::Later
+        }
     }
 }

@@ -26,9 +26,11 @@ const MIB: i64 = 1024 * 1024;
 const NANOS: i64 = 1_000_000_000;
 
 /// Label by which a node finds its containers.
-pub(crate) const NODE_LABEL: &str = "sandbox.node";
+const NODE_LABEL: &str = "sandbox.node";
+/// Label with the directory that the node keeps its sockets in.
+const RUN_DIR_LABEL: &str = "sandbox.run_dir";
 /// Label with the sandbox's id.
-pub(crate) const ID_LABEL: &str = "sandbox.id";
+const ID_LABEL: &str = "sandbox.id";
 
 /// The container to be created for `sandbox`.
 pub(crate) fn container(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> ContainerCreateBody {
@@ -102,7 +104,11 @@ fn mounts(sandbox: &Sandbox, places: &Places) -> Vec<Mount> {
 }
 
 fn labels(sandbox: &Sandbox, places: &Places) -> HashMap<String, String> {
-    HashMap::from([(NODE_LABEL.into(), places.tag().into()), (ID_LABEL.into(), sandbox.id.to_string())])
+    HashMap::from([
+        (NODE_LABEL.into(), places.tag().into()),
+        (RUN_DIR_LABEL.into(), places.run_dir().display().to_string()),
+        (ID_LABEL.into(), sandbox.id.to_string()),
+    ])
 }
 
 /// Compares what the engine runs with what [`container`] asked for.

@@ -29,6 +29,7 @@ const VERSION: u64 = 1;
 const VERSION_KEY: &[u8] = b"version";
 const CURSOR_KEY: &[u8] = b"cursor";
 const OWNER_KEY: &[u8] = b"owner";
+const STATE_ID_KEY: &[u8] = b"state_id";
 
 /// The operator's records. Clones share them.
 #[derive(Clone)]
@@ -69,6 +70,17 @@ impl Records {
                 Ok(())
             }
         }
+    }
+
+    /// A random number that names this state, and what belongs to it outside the directory, for good.
+    pub(crate) fn state_id(&self) -> Result<u64, RecordsError> {
+        if let Some(id) = self.read(STATE_ID_KEY)? {
+            return Ok(id);
+        }
+        let id = rand::random::<u64>();
+        self.tree.insert(STATE_ID_KEY, encode(&id)?).map_err(RecordsError::Write)?;
+        self.tree.flush().map_err(RecordsError::Write)?;
+        Ok(id)
     }
 
     /// First block whose events were not yet taken in.

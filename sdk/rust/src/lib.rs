@@ -1,1 +1,33 @@
-//! x
+//! Client library: what customers, deployers and operators say to the chain, and how an answer is fetched and proven.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`contracts`] | bindings of the Tangle core and of our blueprint |
+//! | [`deployment`] | where one blueprint lives: the addresses file |
+//! | [`calls`] | every transaction as calldata, for senders of any kind |
+//! | [`chain`] | a checked client of one blueprint, and an account that sends |
+//! | [`reverts`] | what the chain refused, in one sentence each |
+//! | [`deploy`] | putting the blueprint on a chain |
+//! | [`operators`] | staking, registering, approving |
+//! | [`requests`] | job inputs, built and bounded |
+//! | [`answers`] | fetching answers from operators |
+//! | [`verify`] | proving them, offline and against the chain |
+//! | [`devchain`] | a local chain that holds the real Tangle core |
+//!
+//! Not here: the command line (`src/bin/sandbox`), configuration, printing. Nothing here reads the environment.
+
+pub mod answers;
+pub mod calls;
+pub mod chain;
+pub mod contracts;
+pub mod deploy;
+pub mod deployment;
+pub mod devchain;
+pub mod operators;
+pub mod requests;
+pub mod reverts;
+pub mod verify;
+
+pub use chain::{Account, Chain};
+pub use deployment::Deployment;
+pub use reverts::Refusal;

@@ -1,0 +1,168 @@
+//! One request to one operator: signed, bounded in time and size, its answer sorted into now, not now and never.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use alloy::signers::SignerSync as _;
+use alloy::signers::local::PrivateKeySigner;
+use alloy::sol_types::{Eip712Domain, SolStruct as _};
+use reqwest::Url;
+use reqwest::header::AUTHORIZATION;
+use reqwest::redirect::Policy;
+use sandbox_protocol::CallKey;
+use sandbox_protocol::http::{CallBody, CallStatus, CallerProof, ErrorBody};
+use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
+use sandbox_protocol::receipt::{ReadCall, domain};
+
+use super::AnswerError;
+use crate::chain::Account;
+
+/// Life of a proof: longer than a long-poll, and short enough for clocks that differ by minutes.
+const PROOF_LIFETIME_S: u64 = 120;
+/// Time that an operator has to answer beyond what it was asked to wait.
+const GRACE: Duration = Duration::from_secs(15);
+/// Time to connect.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Longest body: both streams of a command as hex, twice (as bytes and readable), and the rest.
+const BODY_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX + 1024 * 1024;
+
+const _: () = assert!(PROOF_LIFETIME_S > WAIT_S_MAX && PROOF_LIFETIME_S < SIGNATURE_LIFETIME_S_MAX);
+
+/// What one request brought.
+pub(super) enum Look {
+    /// Where the call is.
+    Body(Box<CallBody>),
+    /// Nothing now; another attempt may help.
+    NotNow(AnswerError),
+}
+
+/// An operator's API, asked by one account.
+pub(super) struct Operator<'a> {
+    http: &'a reqwest::Client,
+    account: &'a Account,
+    url: String,
+}
+
+/// A client that follows no redirect: a proof is for the operator that was asked.
+pub(super) fn http() -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_WITHIN).build()
+}
+
+/// Whether a status may be another in a moment. An operator does not know a call before it has seen its block.
+pub(super) const fn is_transient(status: u16) -> bool {
+    matches!(status, 404 | 408 | 425 | 429) || status >= 500
+}
+
+impl<'a> Operator<'a> {
+    /// `None` where the URL is not one of HTTP.
+    pub(super) fn new(http: &'a reqwest::Client, account: &'a Account, url: String) -> Option<Self> {
+        let parsed: Url = url.parse().ok()?;
+        let usable = matches!(parsed.scheme(), "http" | "https") && parsed.has_host();
+        usable.then(|| Self { http, account, url: url.trim_end_matches('/').to_owned() })
+    }
+
+    /// Asks for a call; the operator holds the answer back until there is one, at most `wait`.
+    pub(super) async fn look(&self, key: CallKey, wait: Duration) -> Result<Look, AnswerError> {
+        let wait_s = wait.as_secs().min(WAIT_S_MAX);
+        let url = format!("{}/v1/services/{}/calls/{}?wait={wait_s}", self.url, key.service, key.call);
+        let document = ReadCall { service: key.service, call: key.call, expires: now_s() + PROOF_LIFETIME_S };
+        let domain = domain(self.account.deployment().chain_id, self.account.deployment().core);
+        let proof = sign(self.account.key(), &domain, &document).map_err(AnswerError::Sign)?;
+        let request = self.http.get(url).header(AUTHORIZATION, proof.to_string());
+        match request.timeout(Duration::from_secs(wait_s) + GRACE).send().await {
+            Ok(response) => self.sort(key, response).await,
+            Err(source) => Ok(Look::NotNow(self.unreachable(source))),
+        }
+    }
+
+    async fn sort(&self, key: CallKey, mut response: reqwest::Response) -> Result<Look, AnswerError> {
+        let status = response.status();
+        let mut body = Vec::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(source) => return Ok(Look::NotNow(self.unreachable(source))),
+            }
+            if body.len() > BODY_BYTES_MAX {
+                return Err(self.garbled(format!("more than {BODY_BYTES_MAX} bytes")));
+            }
+        }
+        if status.is_success() {
+            self.call_body(key, &body).map(|body| Look::Body(Box::new(body)))
+        } else {
+            refused(status.as_u16(), &body)
+        }
+    }
+
+    fn call_body(&self, key: CallKey, body: &[u8]) -> Result<CallBody, AnswerError> {
+        let body: CallBody = serde_json::from_slice(body).map_err(|error| self.garbled(error.to_string()))?;
+        let found = CallKey { service: body.service, call: body.call };
+        if found != key {
+            return Err(self.garbled(format!("it is about call {found}")));
+        }
+        if body.answer.is_none() == (body.status == CallStatus::Pending) {
+            Ok(body)
+        } else {
+            Err(self.garbled("its status does not fit its answer".into()))
+        }
+    }
+
+    fn unreachable(&self, source: reqwest::Error) -> AnswerError {
+        AnswerError::Unreachable { url: self.url.clone(), source: source.without_url() }
+    }
+
+    fn garbled(&self, why: String) -> AnswerError {
+        AnswerError::Garbled { url: self.url.clone(), why }
+    }
+}
+
+fn refused(status: u16, body: &[u8]) -> Result<Look, AnswerError> {
+    let unsaid = || ErrorBody { code: "unknown".into(), message: "without a reason".into(), retryable: false };
+    let error: ErrorBody = serde_json::from_slice(body).unwrap_or_else(|_| unsaid());
+    let refusal = AnswerError::Refused { status, error };
+    if refusal.retryable() { Ok(Look::NotNow(refusal)) } else { Err(refusal) }
+}
+
+fn sign(
+    signer: &PrivateKeySigner,
+    domain: &Eip712Domain,
+    document: &ReadCall,
+) -> Result<CallerProof, alloy::signers::Error> {
+    let signature = signer.sign_hash_sync(&document.eip712_signing_hash(domain))?;
+    Ok(CallerProof { address: signer.address(), expires: document.expires, signature })
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::Address;
+    use sandbox_protocol::receipt::recover;
+
+    use super::*;
+
+    #[test]
+    fn a_proof_tells_its_reader_who_asks_for_what() {
+        let (signer, core) = (PrivateKeySigner::random(), Address::repeat_byte(1));
+        let asked = ReadCall { service: 3, call: 4, expires: 1_700_000_000 };
+        let header = sign(&signer, &domain(31_337, core), &asked).unwrap().to_string();
+
+        let read: CallerProof = header.parse().unwrap();
+        assert_eq!((read.address, read.expires), (signer.address(), asked.expires));
+        assert_eq!(recover(&asked, 31_337, core, &read.signature), Some(signer.address()));
+        let other = ReadCall { call: 5, ..asked };
+        assert_ne!(recover(&other, 31_337, core, &read.signature), Some(signer.address()));
+    }
+
+    #[test]
+    fn only_what_may_change_by_itself_is_asked_again() {
+        for status in [404, 429, 500, 502, 503] {
+            assert!(is_transient(status), "{status}");
+        }
+        for status in [301, 400, 401, 403, 410] {
+            assert!(!is_transient(status), "{status}");
+        }
+    }
+}

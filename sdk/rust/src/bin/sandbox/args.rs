@@ -1,0 +1,263 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use alloy::primitives::{Address, B256};
+use alloy::transports::http::reqwest::Url;
+use clap::{Parser, Subcommand};
+use sandbox_protocol::{CallKey, SandboxId};
+
+/// Seconds after which the core lets nobody approve a request any more.
+const APPROVAL_S: u64 = 3_600;
+/// Seconds in which the contract expects any answer, and a minute more.
+const ANSWER_S: u64 = 660;
+
+const HELP: &str = "\
+Settings (an option wins over its variable):
+  SANDBOX_DEPLOYMENT  addresses file of the blueprint
+  SANDBOX_RPC_URL     HTTP endpoint of a node; default: the one in the addresses file
+  SANDBOX_KEY         private key as hex; or SANDBOX_KEY_FILE, a file that holds it
+  SANDBOX_SERVICE     service in which `create` creates
+
+Exit codes:
+    0  done                     2  wrong usage or settings
+  119  answer not proven      120  local trouble: files, output
+  121  refused on chain       122  not done, the caller's matter
+  123  not done, the operator's matter
+  124  the command's time was over
+  125  chain or operator unreachable, or no answer in time
+`exec` ends with the command's own exit code, which is 128 + signal for one that a signal ended.";
+
+/// Rent AI-agent sandboxes on Tangle, and prove what was done in them.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox", version, after_help = HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// HTTP endpoint of a node
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) rpc_url: Option<Url>,
+    /// Addresses file of the blueprint
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) deployment: Option<PathBuf>,
+    /// File that holds the private key as hex
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Print JSON: results on stdout, errors as {code, message, retryable} on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Request and show services
+    #[command(subcommand)]
+    Service(ServiceCommand),
+    /// Create a sandbox and print its id
+    Create(CreateArgs),
+    /// Run a command in a sandbox
+    Exec(ExecArgs),
+    /// Delete a sandbox and everything in it
+    Rm(RemoveArgs),
+    /// Show calls
+    #[command(subcommand)]
+    Call(CallCommand),
+    /// Prove an answer: a saved file's, or a call's
+    Verify(VerifyArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Request a service and wait until its operators have approved
+    Request(RequestArgs),
+    /// Show a service
+    Show {
+        /// Service id
+        id: u64,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RequestArgs {
+    /// Operators by address, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "ADDRESS", required_unless_present = "count")]
+    pub(crate) operators: Vec<Address>,
+    /// Draw this many operators from those eligible
+    #[arg(long, value_name = "NUMBER", conflicts_with = "operators")]
+    pub(crate) count: Option<u32>,
+    /// Seed of the draw, 32 bytes as hex; default: random
+    #[arg(long, requires = "count")]
+    pub(crate) seed: Option<B256>,
+    /// Life of the service; 0 is without end
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub(crate) ttl: u64,
+    /// Another account that may submit jobs; may be repeated
+    #[arg(long = "caller", value_name = "ADDRESS")]
+    pub(crate) callers: Vec<Address>,
+    /// Do not wait for the operators
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// Wait at most this long
+    #[arg(long, default_value_t = APPROVAL_S, value_name = "SECONDS")]
+    pub(crate) within: u64,
+}
+
+/// How an answer is waited for and kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AnswerArgs {
+    /// Wait at most this long for the answer
+    #[arg(long, default_value_t = ANSWER_S, value_name = "SECONDS")]
+    pub(crate) within: u64,
+    /// Save the answer with its signed receipt
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateArgs {
+    /// Service to create it in
+    #[arg(long, value_name = "ID")]
+    pub(crate) service: Option<u64>,
+    /// Processor cores; 0 is the operator's default, as in the next three
+    #[arg(long, default_value_t = 0, value_name = "CORES")]
+    pub(crate) cpu: u64,
+    /// Memory in MB
+    #[arg(long, default_value_t = 0, value_name = "MB")]
+    pub(crate) memory_mb: u64,
+    /// Disk in GB
+    #[arg(long, default_value_t = 0, value_name = "GB")]
+    pub(crate) disk_gb: u64,
+    /// Stop after this long without activity
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub(crate) idle_timeout: u64,
+    /// Life in blocks; 0 lasts until the service ends
+    #[arg(long, default_value_t = 0, value_name = "BLOCKS")]
+    pub(crate) ttl_blocks: u64,
+    /// Variable of the environment; may be repeated. Public on chain
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// An image on the operator's allow-list
+    #[arg(long)]
+    pub(crate) image: Option<String>,
+    /// Name for people
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExecArgs {
+    /// Sandbox id
+    #[arg(value_parser = sandbox)]
+    pub(crate) id: SandboxId,
+    /// Kill the command after this long; default 30,000, at most 300,000
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    pub(crate) timeout: u64,
+    /// Working directory
+    #[arg(long, default_value = "", value_name = "DIRECTORY")]
+    pub(crate) cwd: String,
+    /// Variable of the environment; may be repeated. Public on chain
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// File given to the command as stdin; - is this program's own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+    /// One word is a script for the sandbox's shell; several are a program and its arguments, each passed on as it is
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemoveArgs {
+    /// Sandbox id
+    #[arg(value_parser = sandbox)]
+    pub(crate) id: SandboxId,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CallCommand {
+    /// Show where a call is, and its answer
+    Show {
+        /// SERVICE/CALL
+        #[arg(value_parser = call_key)]
+        key: CallKey,
+        /// Wait for the answer
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        answer: AnswerArgs,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// A file that --save wrote, or SERVICE/CALL
+    #[arg(value_name = "FILE|SERVICE/CALL")]
+    pub(crate) subject: String,
+    /// Ask nobody: only the receipt's own signature and the response are checked
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    if name.is_empty() { Err("the name is empty".into()) } else { Ok((name.to_owned(), value.to_owned())) }
+}
+
+fn sandbox(text: &str) -> Result<SandboxId, String> {
+    SandboxId::from_endpoint(text).map_err(|error| error.to_string())
+}
+
+/// A call as [`CallKey`] prints it.
+pub(crate) fn call_key(text: &str) -> Result<CallKey, String> {
+    let number = |text: &str| text.parse().map_err(|_| "expected SERVICE/CALL, two numbers".to_owned());
+    let (service, call) = text.split_once('/').ok_or("expected SERVICE/CALL")?;
+    Ok(CallKey { service: number(service)?, call: number(call)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_call_is_written_as_it_is_printed() {
+        let key = CallKey { service: 3, call: 14 };
+        assert_eq!(call_key(&key.to_string()), Ok(key));
+        assert!(call_key("3").is_err() && call_key("3/x").is_err());
+    }
+
+    #[test]
+    fn a_value_may_hold_an_equals_sign() {
+        assert_eq!(variable("A=b=c"), Ok(("A".into(), "b=c".into())));
+        assert!(variable("A").is_err() && variable("=b").is_err());
+    }
+
+    #[test]
+    fn operators_are_named_or_drawn_but_not_both() {
+        let parse = |words: &str| Args::try_parse_from(words.split(' '));
+        assert!(parse("sandbox service request").is_err());
+        assert!(parse("sandbox service request --count 2").is_ok());
+        let one = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8";
+        assert!(parse(&format!("sandbox service request --operators {one},{one}")).is_ok());
+        assert!(parse(&format!("sandbox service request --operators {one} --count 1")).is_err());
+    }
+}

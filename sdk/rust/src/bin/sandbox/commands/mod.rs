@@ -1,0 +1,27 @@
+//! One function per command: build the request, let the library do it, print.
+
+mod call;
+mod sandboxes;
+mod service;
+
+use std::process::ExitCode;
+
+use crate::args::{CallCommand, Command, ServiceCommand};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::settings::Settings;
+
+pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Service(ServiceCommand::Request(args)) => service::request(args, settings, output).await,
+        Command::Service(ServiceCommand::Show { id }) => service::show(id, settings, output).await,
+        Command::Create(args) => sandboxes::create(args, settings, output).await,
+        Command::Exec(args) => sandboxes::exec(args, settings, output).await,
+        Command::Rm(args) => sandboxes::remove(args, settings, output).await,
+        Command::Call(CallCommand::Show { key, wait, answer }) => {
+            let within = wait.then_some(answer.within);
+            call::show(key, within, answer.save.as_deref(), (settings, output)).await
+        }
+        Command::Verify(args) => call::verify(args, settings, output).await,
+    }
+}

@@ -1,0 +1,128 @@
+//! `create`, `exec`, `rm`: submit a job, wait for its proven answer, print what it says.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use sandbox_protocol::abi::{self, ExecResponse, SandboxCreateResponse, SandboxStatusResponse};
+use sandbox_protocol::http::{AnswerBody, CallBody};
+use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
+
+use super::call::{answer_of, save};
+use crate::args::{AnswerArgs, CreateArgs, ExecArgs, RemoveArgs};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::settings::Settings;
+
+pub(crate) async fn create(args: CreateArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    let service = settings.service(args.service)?;
+    let mut builder = CreateBuilder::new()
+        .cpu_cores(args.cpu)
+        .memory_mb(args.memory_mb)
+        .disk_gb(args.disk_gb)
+        .idle_timeout_s(args.idle_timeout)
+        .ttl_blocks(args.ttl_blocks);
+    for (name, value) in args.env {
+        builder = builder.env(name, value);
+    }
+    if let Some(image) = args.image {
+        builder = builder.image(image);
+    }
+    if let Some(name) = args.name {
+        builder = builder.name(name);
+    }
+    let body = answered(service, builder.build()?, &args.answer, (settings, output)).await?;
+    finish(&body, output, |response: SandboxCreateResponse| response.sandbox_id)
+}
+
+pub(crate) async fn remove(args: RemoveArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    let request = requests::delete(args.id);
+    let body = answered(args.id.origin.service, request, &args.answer, (settings, output)).await?;
+    finish(&body, output, |response: SandboxStatusResponse| format!("{} {}", response.sandbox_id, response.state))
+}
+
+pub(crate) async fn exec(args: ExecArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    let mut builder = match args.command.as_slice() {
+        [script] => ExecBuilder::new(args.id, script),
+        words => ExecBuilder::of_words(args.id, words),
+    };
+    builder = builder.cwd(args.cwd).timeout_ms(args.timeout);
+    for (name, value) in args.env {
+        builder = builder.env(name, value);
+    }
+    if let Some(path) = &args.stdin {
+        builder = builder.stdin(read_stdin(path)?);
+    }
+    let body = answered(args.id.origin.service, builder.build()?, &args.answer, (settings, output)).await?;
+    finish_exec(&body, output)
+}
+
+async fn answered(
+    service: u64,
+    request: JobRequest,
+    args: &AnswerArgs,
+    (settings, output): (&Settings, &Output),
+) -> Result<CallBody, Failure> {
+    let answers = settings.answers().await?;
+    output.progress(&format!("submitting {} to service {service}", request.job.name()));
+    let submitted = answers.account().submit_job(service, request).await?;
+    output.progress(&format!("call {} is in block {}, waiting for its operator", submitted.key, submitted.block));
+    let body = answers.wait_for(&submitted, Duration::from_secs(args.within)).await?;
+    save(args.save.as_deref(), &body)?;
+    Ok(body)
+}
+
+/// Prints the response of a done job; an answer of another outcome is this run's failure.
+fn finish<T>(body: &CallBody, output: &Output, text: impl FnOnce(T) -> String) -> Result<ExitCode, Failure>
+where
+    T: alloy::sol_types::SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
+{
+    let answer = answer_of(body)?;
+    if let Some(failure) = Failure::of_answer(answer) {
+        return Err(failure);
+    }
+    output.result(&text(decoded(answer)?), body)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what the command wrote and ends as it did. A command that its limit struck has written something too.
+fn finish_exec(body: &CallBody, output: &Output) -> Result<ExitCode, Failure> {
+    let answer = answer_of(body)?;
+    let failure = Failure::of_answer(answer);
+    if answer.failure.is_some_and(|code| !code.keeps_response()) {
+        return Err(failure.unwrap_or_else(unreadable));
+    }
+    let response: ExecResponse = decoded(answer)?;
+    if output.is_json() {
+        output.result("", body)?;
+    } else {
+        output.streams(&response.stdout, &response.stderr)?;
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::from(u8::try_from(response.exit_code).unwrap_or(u8::MAX))),
+    }
+}
+
+fn decoded<T>(answer: &AnswerBody) -> Result<T, Failure>
+where
+    T: alloy::sol_types::SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
+{
+    abi::decode(&answer.response).map_err(|_| unreadable())
+}
+
+fn unreadable() -> Failure {
+    Failure::local("the response cannot be read".into())
+}
+
+fn read_stdin(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(path).map(|read| text = read)
+    };
+    read.map_err(|error| Failure::usage(format!("cannot read text from {}: {error}", path.display())))?;
+    Ok(text)
+}

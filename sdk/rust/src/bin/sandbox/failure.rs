@@ -1,0 +1,183 @@
+//! What a command ends with when it is not done: one sentence, a code for programs, an exit code for scripts.
+
+use std::error::Error;
+use std::fmt;
+
+use sandbox_process::source::ConfigError;
+use sandbox_protocol::http::AnswerBody;
+use sandbox_protocol::{FailureCode, Outcome};
+use sandbox_sdk::answers::AnswerError;
+use sandbox_sdk::chain::{ConnectError, CustomerError, ReadError, SendError};
+use sandbox_sdk::deployment::DeploymentError;
+use sandbox_sdk::requests::RequestError;
+use sandbox_sdk::verify::Unproven;
+
+/// Kinds of failures. The numbers are documented in `args`; none of them is one that shells give by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    Usage = 2,
+    Unproven = 119,
+    Local = 120,
+    Refused = 121,
+    Caller = 122,
+    Operator = 123,
+    TimedOut = 124,
+    Unavailable = 125,
+}
+
+/// A command that was not done.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) retryable: bool,
+}
+
+impl Failure {
+    fn new(exit: Exit, code: &str, error: &dyn Error, retryable: bool) -> Self {
+        Self { exit, code: code.to_owned(), message: with_causes(error), retryable }
+    }
+
+    pub(crate) fn usage(message: String) -> Self {
+        Self { exit: Exit::Usage, code: "usage".into(), message, retryable: false }
+    }
+
+    pub(crate) fn local(message: String) -> Self {
+        Self { exit: Exit::Local, code: "local".into(), message, retryable: false }
+    }
+
+    /// The failure that an answer reports; `None` where the job was done.
+    pub(crate) fn of_answer(answer: &AnswerBody) -> Option<Self> {
+        let code = answer.failure;
+        let exit = match (answer.outcome, code) {
+            (Outcome::Done, _) => return None,
+            (Outcome::Caller, Some(FailureCode::Timeout)) => Exit::TimedOut,
+            (Outcome::Caller, _) => Exit::Caller,
+            (Outcome::Operator, _) => Exit::Operator,
+        };
+        let said = answer.response_json.get("message").and_then(|message| message.as_str());
+        let message = said.map_or_else(|| standing_in(exit, code), str::to_owned);
+        let name = code.map_or_else(|| "not_done".into(), |code| code.to_string());
+        Some(Self { exit, code: name, message, retryable: code.is_some_and(FailureCode::retryable) })
+    }
+}
+
+/// The sentence for an answer that carries output instead of one.
+fn standing_in(exit: Exit, code: Option<FailureCode>) -> String {
+    match code {
+        Some(FailureCode::Timeout) => "the command's time was over and it was killed".into(),
+        Some(FailureCode::OutputLimit) => "the command wrote more than is kept".into(),
+        _ if exit == Exit::Operator => "the operator could not do it".into(),
+        _ => "the request could not be done".into(),
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(Exit::Usage, "settings", &error, false)
+    }
+}
+
+impl From<DeploymentError> for Failure {
+    fn from(error: DeploymentError) -> Self {
+        Self::new(Exit::Usage, "deployment", &error, false)
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        Self::new(Exit::Usage, "request", &error, false)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let reachable = !matches!(error, ConnectError::Unreachable { .. });
+        let (exit, code) = if reachable { (Exit::Usage, "deployment") } else { (Exit::Unavailable, "chain") };
+        Self::new(exit, code, &error, !reachable)
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match &error {
+            ReadError::Refused(refusal) => Self::new(Exit::Refused, "refused", &error, refusal.retryable()),
+            ReadError::Call { .. } | ReadError::Node { .. } => Self::new(Exit::Unavailable, "chain", &error, true),
+        }
+    }
+}
+
+impl From<SendError> for Failure {
+    fn from(error: SendError) -> Self {
+        let (exit, code) = match &error {
+            SendError::Refused(_) | SendError::Reverted { .. } => (Exit::Refused, "refused"),
+            SendError::Simulate(_) | SendError::Broadcast(_) | SendError::Receipt { .. } => {
+                (Exit::Unavailable, "chain")
+            }
+            SendError::NotMined { .. } | SendError::NoEvent { .. } => (Exit::Unavailable, "chain"),
+        };
+        Self::new(exit, code, &error, error.retryable())
+    }
+}
+
+impl From<CustomerError> for Failure {
+    fn from(error: CustomerError) -> Self {
+        match error {
+            CustomerError::Read(error) => error.into(),
+            CustomerError::Send(error) => error.into(),
+            CustomerError::NoService(_) | CustomerError::ForeignService { .. } | CustomerError::Rejected(_) => {
+                Self::new(Exit::Refused, "service", &error, false)
+            }
+            CustomerError::NotActivated { .. } => Self::new(Exit::Unavailable, "not_activated", &error, true),
+            CustomerError::Lost(_) => Self::new(Exit::Unavailable, "chain", &error, false),
+        }
+    }
+}
+
+impl From<AnswerError> for Failure {
+    fn from(error: AnswerError) -> Self {
+        let retryable = error.retryable();
+        let (exit, code) = match error {
+            AnswerError::Read(error) => return error.into(),
+            AnswerError::Unproven { source: Unproven::Read(error), .. } => return error.into(),
+            AnswerError::Unproven { .. } => (Exit::Unproven, "unproven"),
+            AnswerError::NoCall(_) => (Exit::Refused, "no_call"),
+            AnswerError::Refused { .. } => (Exit::Refused, "operator_refused"),
+            AnswerError::Client(_) | AnswerError::Sign(_) => (Exit::Local, "local"),
+            AnswerError::TooLate { .. } => (Exit::Unavailable, "no_answer"),
+            AnswerError::Withheld { .. } => (Exit::Unavailable, "withheld"),
+            AnswerError::NoUrl { .. } | AnswerError::Unreachable { .. } | AnswerError::Garbled { .. } => {
+                (Exit::Unavailable, "operator")
+            }
+        };
+        Self::new(exit, code, &error, retryable)
+    }
+}
+
+impl From<Unproven> for Failure {
+    fn from(error: Unproven) -> Self {
+        match error {
+            Unproven::Read(error) => error.into(),
+            Unproven::NotSettled(_) => Self::new(Exit::Unproven, "not_settled", &error, true),
+            other => Self::new(Exit::Unproven, "unproven", &other, false),
+        }
+    }
+}

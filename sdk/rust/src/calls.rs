@@ -1,0 +1,169 @@
+//! Every transaction of ours as calldata: no provider, no signer, no nonce.
+//!
+//! The senders (an [`Account`](crate::Account), an operator's own queue) differ; what they send is built here.
+
+use alloy::network::TransactionBuilder as _;
+use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::rpc::types::TransactionRequest;
+use alloy::sol_types::{SolCall, SolValue as _};
+use sandbox_protocol::CallKey;
+use sandbox_protocol::abi::{JobReceipt, OperatorProfile, SelectionRequest};
+
+use crate::contracts::{IAgentSandboxBlueprint, IERC20, IStaking, ITangleCore};
+use crate::deployment::Deployment;
+
+/// One call of a contract, ready to be simulated or signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invocation {
+    /// The contract.
+    pub to: Address,
+    /// Selector and arguments.
+    pub input: Bytes,
+    /// Native coin that goes with it, in wei.
+    pub value: U256,
+}
+
+impl Invocation {
+    /// `call` of the contract at `to`, without value.
+    pub fn new(to: Address, call: &impl SolCall) -> Self {
+        Self { to, input: call.abi_encode().into(), value: U256::ZERO }
+    }
+
+    /// The transaction that `from` would sign.
+    pub fn transaction(&self, from: Address) -> TransactionRequest {
+        TransactionRequest::default()
+            .with_from(from)
+            .with_to(self.to)
+            .with_input(self.input.clone())
+            .with_value(self.value)
+    }
+}
+
+/// What a service request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceTerms {
+    /// Every one of them must approve; the order is kept.
+    pub operators: Vec<Address>,
+    /// How the list came about, for the blueprint to check.
+    pub selection: SelectionRequest,
+    /// Accounts besides the requester that may submit jobs.
+    pub callers: Vec<Address>,
+    /// Life of the service in seconds; 0 is without end.
+    pub ttl_s: u64,
+}
+
+impl ServiceTerms {
+    /// Terms for operators that the customer names.
+    pub fn named(operators: Vec<Address>) -> Self {
+        let selection = selection(&operators, B256::ZERO, false);
+        Self { operators, selection, callers: Vec::new(), ttl_s: 0 }
+    }
+
+    /// Terms for the operators that `seed` drew; the blueprint refuses any others.
+    pub fn drawn(operators: Vec<Address>, seed: B256) -> Self {
+        let selection = selection(&operators, seed, true);
+        Self { operators, selection, callers: Vec::new(), ttl_s: 0 }
+    }
+}
+
+fn selection(operators: &[Address], seed: B256, enforced: bool) -> SelectionRequest {
+    let count = u32::try_from(operators.len()).unwrap_or(u32::MAX);
+    SelectionRequest { operatorCount: count, seed, enforceDeterministic: enforced }
+}
+
+/// Requests a service. Our blueprint is event-driven, so nothing is paid here.
+pub fn request_service(deployment: &Deployment, terms: &ServiceTerms) -> Invocation {
+    let call = ITangleCore::requestServiceCall {
+        blueprintId: deployment.blueprint_id,
+        operators: terms.operators.clone(),
+        config: terms.selection.abi_encode().into(),
+        permittedCallers: terms.callers.clone(),
+        ttl: terms.ttl_s,
+        paymentToken: Address::ZERO,
+        paymentAmount: U256::ZERO,
+        confidentiality: 0,
+    };
+    Invocation::new(deployment.core, &call)
+}
+
+/// Submits a job and pays `price`, which must be the job's rate exactly. The id is raw: the chain judges it.
+pub fn submit_job(deployment: &Deployment, service: u64, job: u8, inputs: Bytes, price: U256) -> Invocation {
+    let call = ITangleCore::submitJobCall { serviceId: service, jobIndex: job, inputs };
+    Invocation { value: price, ..Invocation::new(deployment.core, &call) }
+}
+
+/// Ends a service. Its owner's only.
+pub fn terminate_service(deployment: &Deployment, service: u64) -> Invocation {
+    Invocation::new(deployment.core, &ITangleCore::terminateServiceCall { serviceId: service })
+}
+
+/// Pays out what the sender has earned in native coin.
+pub fn claim_rewards(deployment: &Deployment) -> Invocation {
+    Invocation::new(deployment.core, &ITangleCore::claimRewardsCall {})
+}
+
+/// Registers an operator: its 65-byte uncompressed public key, the URL of its API and its profile.
+pub fn register_operator(deployment: &Deployment, public_key: Bytes, profile: &OperatorProfile) -> Invocation {
+    let call = ITangleCore::registerOperatorCall {
+        blueprintId: deployment.blueprint_id,
+        ecdsaPublicKey: public_key,
+        rpcAddress: profile.apiUrl.clone(),
+        registrationInputs: profile.abi_encode().into(),
+    };
+    Invocation::new(deployment.core, &call)
+}
+
+/// Replaces the sender's profile.
+pub fn set_operator_profile(deployment: &Deployment, profile: &OperatorProfile) -> Invocation {
+    let call = IAgentSandboxBlueprint::setOperatorProfileCall {
+        capacity: profile.capacity,
+        pricePerHour: profile.pricePerHour,
+        sealKey: profile.sealKey,
+        apiUrl: profile.apiUrl.clone(),
+    };
+    Invocation::new(deployment.manager, &call)
+}
+
+/// Approves a service request with the core's default security commitments.
+pub fn approve_service(deployment: &Deployment, request: u64) -> Invocation {
+    let params = ITangleCore::Approval { requestId: request, ..Default::default() };
+    Invocation::new(deployment.core, &ITangleCore::approveServiceCall { params })
+}
+
+/// Rejects a service request, which ends it for every operator.
+pub fn reject_service(deployment: &Deployment, request: u64) -> Invocation {
+    Invocation::new(deployment.core, &ITangleCore::rejectServiceCall { requestId: request })
+}
+
+/// Submits the receipt of one call.
+pub fn submit_receipt(deployment: &Deployment, key: CallKey, receipt: &JobReceipt) -> Invocation {
+    let result = receipt.abi_encode().into();
+    let call = ITangleCore::submitResultCall { serviceId: key.service, callId: key.call, result };
+    Invocation::new(deployment.core, &call)
+}
+
+/// Submits the receipts of several calls of one service. One that is refused undoes the whole batch.
+pub fn submit_receipts(deployment: &Deployment, service: u64, receipts: &[(u64, JobReceipt)]) -> Invocation {
+    let call = ITangleCore::submitResultsCall {
+        serviceId: service,
+        callIds: receipts.iter().map(|(call, _)| *call).collect(),
+        results: receipts.iter().map(|(_, receipt)| receipt.abi_encode().into()).collect(),
+    };
+    Invocation::new(deployment.core, &call)
+}
+
+/// Gives up what a creating call created, once it has expired. Open to anyone.
+pub fn reap(deployment: &Deployment, key: CallKey) -> Invocation {
+    let call = IAgentSandboxBlueprint::reapCall { serviceId: key.service, callId: key.call };
+    Invocation::new(deployment.manager, &call)
+}
+
+/// Lets `spender` take `amount` of the sender's `token`.
+pub fn approve_token(token: Address, spender: Address, amount: U256) -> Invocation {
+    Invocation::new(token, &IERC20::approveCall { spender, amount })
+}
+
+/// Makes the sender a staked operator with `amount` of `token`, which must be approved before.
+pub fn stake(staking: Address, token: Address, amount: U256) -> Invocation {
+    Invocation::new(staking, &IStaking::registerOperatorWithAssetCall { token, amount })
+}

@@ -1,0 +1,247 @@
+//! What a chain is asked. Each answer is what the chain says now; an id that stands for nothing gives `None`.
+
+use alloy::consensus::BlockHeader as _;
+use alloy::network::BlockResponse as _;
+use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::providers::Provider as _;
+use alloy::rpc::types::{Filter, Log};
+use alloy::sol_types::SolEvent as _;
+use alloy::transports::TransportError;
+use sandbox_protocol::{CallKey, SandboxId};
+
+use super::Chain;
+use crate::contracts::IAgentSandboxBlueprint::{Assignment, OperatorView, SandboxView};
+use crate::contracts::ITangleCore::{JobCall, JobSubmitted, Service, ServiceActivated, ServiceRequest};
+use crate::reverts::Refusal;
+
+/// Blocks looked through around the second in which something is known to have happened.
+const LOG_WINDOW_BLOCKS: u64 = 256;
+
+/// A question that the chain did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A contract refused it.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// A contract could not be asked, or its answer not be read.
+    #[error("the chain did not answer {question}")]
+    Call {
+        /// The view.
+        question: &'static str,
+        /// Why.
+        source: Box<alloy::contract::Error>,
+    },
+    /// The node did not answer.
+    #[error("the node did not answer {question}")]
+    Node {
+        /// The method.
+        question: &'static str,
+        /// Why.
+        source: TransportError,
+    },
+}
+
+impl ReadError {
+    pub(super) fn of(question: &'static str, source: alloy::contract::Error) -> Self {
+        match Refusal::of_contract(&source) {
+            Some(refusal) => Self::Refused(Box::new(refusal)),
+            None => Self::Call { question, source: Box::new(source) },
+        }
+    }
+
+    pub(super) const fn node(question: &'static str) -> impl FnOnce(TransportError) -> Self {
+        move |source| Self::Node { question, source }
+    }
+
+    fn on(question: &'static str) -> impl FnOnce(alloy::contract::Error) -> Self {
+        move |source| Self::of(question, source)
+    }
+}
+
+/// A job as it was submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// The call.
+    pub key: CallKey,
+    /// Job id.
+    pub job: u8,
+    /// Who submitted it.
+    pub caller: Address,
+    /// Its inputs.
+    pub inputs: Bytes,
+    /// The block it is in.
+    pub block: u64,
+    /// The transaction it is in.
+    pub transaction: B256,
+}
+
+impl Chain {
+    /// Number of the newest block.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn head(&self) -> Result<u64, ReadError> {
+        self.provider().get_block_number().await.map_err(ReadError::node("eth_blockNumber"))
+    }
+
+    /// A service, whichever blueprint it is of.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn service(&self, service: u64) -> Result<Option<Service>, ReadError> {
+        let found = self.core().getService(service).call().await.map_err(ReadError::on("getService"));
+        absent_if_refused(found, |service| service.owner == Address::ZERO)
+    }
+
+    /// A service request, whichever blueprint it is of.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn request(&self, request: u64) -> Result<Option<ServiceRequest>, ReadError> {
+        let found = self.core().getServiceRequest(request).call().await.map_err(ReadError::on("getServiceRequest"));
+        absent_if_refused(found, |request| request.requester == Address::ZERO)
+    }
+
+    /// The operators of a service.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn operators(&self, service: u64) -> Result<Vec<Address>, ReadError> {
+        self.blueprint().serviceOperators(service).call().await.map_err(ReadError::on("serviceOperators"))
+    }
+
+    /// The core's record of a call.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn job_call(&self, key: CallKey) -> Result<Option<JobCall>, ReadError> {
+        let found = self.core().getJobCall(key.service, key.call).call().await.map_err(ReadError::on("getJobCall"));
+        absent_if_refused(found, |call| call.caller == Address::ZERO)
+    }
+
+    /// Our blueprint's record of a call: who must answer it, and the answer.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn assignment(&self, key: CallKey) -> Result<Option<Assignment>, ReadError> {
+        let found = self.blueprint().assignment(key.service, key.call).call().await;
+        let found = found.map_err(ReadError::on("assignment"))?;
+        Ok((found.operator != Address::ZERO).then_some(found))
+    }
+
+    /// A sandbox as far as the chain knows; its state says whether there is one.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn sandbox(&self, id: SandboxId) -> Result<SandboxView, ReadError> {
+        let (service, call) = (id.origin.service, id.origin.call);
+        self.blueprint().sandbox(service, call, id.slot).call().await.map_err(ReadError::on("sandbox"))
+    }
+
+    /// An operator's profile and load.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn operator(&self, operator: Address) -> Result<OperatorView, ReadError> {
+        self.blueprint().operatorView(operator).call().await.map_err(ReadError::on("operatorView"))
+    }
+
+    /// What a job costs, in wei. Exactly this must be paid.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn price(&self, job: u8) -> Result<U256, ReadError> {
+        let blueprint = self.deployment().blueprint_id;
+        self.core().getJobEventRate(blueprint, job).call().await.map_err(ReadError::on("getJobEventRate"))
+    }
+
+    /// The operators that `seed` draws from those eligible now.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn preview(&self, count: u32, seed: B256) -> Result<Vec<Address>, ReadError> {
+        let drawn = self.blueprint().previewOperatorSelection(count, seed).call().await;
+        drawn.map_err(ReadError::on("previewOperatorSelection"))
+    }
+
+    /// What an account has earned and not claimed, in wei of native coin.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn pending_rewards(&self, account: Address) -> Result<U256, ReadError> {
+        self.core().pendingRewards(account).call().await.map_err(ReadError::on("pendingRewards"))
+    }
+
+    /// A job as it was submitted, from the log of its block. Quoted calls have another event and are not found.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn submission(&self, key: CallKey) -> Result<Option<Submission>, ReadError> {
+        let Some(call) = self.job_call(key).await? else { return Ok(None) };
+        let since = self.first_block_since(call.createdAt).await?;
+        let filter = Filter::new()
+            .address(self.deployment().core)
+            .event_signature(JobSubmitted::SIGNATURE_HASH)
+            .topic1(U256::from(key.service))
+            .topic2(U256::from(key.call))
+            .from_block(since)
+            .to_block(since.saturating_add(LOG_WINDOW_BLOCKS));
+        let logs = self.provider().get_logs(&filter).await.map_err(ReadError::node("eth_getLogs"))?;
+        Ok(logs.first().and_then(|log| submission(key, log)))
+    }
+
+    /// The service that a request became, looked for from `since` on.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn service_of(&self, request: u64, since: u64) -> Result<Option<u64>, ReadError> {
+        let filter = Filter::new()
+            .address(self.deployment().core)
+            .event_signature(ServiceActivated::SIGNATURE_HASH)
+            .topic2(U256::from(request))
+            .from_block(since);
+        let logs = self.provider().get_logs(&filter).await.map_err(ReadError::node("eth_getLogs"))?;
+        Ok(logs.first().and_then(|log| log.log_decode::<ServiceActivated>().ok()).map(|log| log.inner.serviceId))
+    }
+
+    /// The first block of ours that is not older than `time` (seconds since 1970), by bisection: ranges of logs stay
+    /// narrow however long the chain is.
+    async fn first_block_since(&self, time: u64) -> Result<u64, ReadError> {
+        let deployed = self.blueprint().deployedBlock().call().await.map_err(ReadError::on("deployedBlock"))?;
+        let (mut low, mut high) = (deployed, self.head().await?);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.block_time(middle).await? < time { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    async fn block_time(&self, number: u64) -> Result<u64, ReadError> {
+        let question = "eth_getBlockByNumber";
+        let block = self.provider().get_block_by_number(number.into()).await.map_err(ReadError::node(question))?;
+        let missing = || ReadError::Node { question, source: TransportError::NullResp };
+        Ok(block.ok_or_else(missing)?.header().timestamp())
+    }
+}
+
+fn submission(key: CallKey, log: &Log) -> Option<Submission> {
+    let event = log.log_decode::<JobSubmitted>().ok()?.inner.data;
+    Some(Submission {
+        key,
+        job: event.jobIndex,
+        caller: event.caller,
+        inputs: event.inputs,
+        block: log.block_number?,
+        transaction: log.transaction_hash?,
+    })
+}
+
+/// The core answers for an id that stands for nothing by an error or by zeros, by kind.
+fn absent_if_refused<T>(found: Result<T, ReadError>, is_absent: impl Fn(&T) -> bool) -> Result<Option<T>, ReadError> {
+    match found {
+        Ok(value) if is_absent(&value) => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(ReadError::Refused(refusal)) if matches!(*refusal, Refusal::Core(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

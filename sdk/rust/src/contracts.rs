@@ -1,0 +1,251 @@
+//! The contracts we talk to: the Tangle core as far as we use it, and our blueprint.
+//!
+//! The core's part is written out here instead of taken from its published ABI because that ABI declares `JobSubmitted`
+//! with an indexed job id while the deployed core emits it unindexed, and because the published bindings cost a minute
+//! of every build.
+
+#![allow(missing_docs, unreachable_pub, clippy::too_many_arguments)] // generated; the prose stands with the contracts
+
+use alloy::sol;
+
+sol! {
+    #[sol(rpc, all_derives)]
+    interface ITangleCore {
+        struct Asset { uint8 kind; address token; }
+        struct SecurityCommitment { Asset asset; uint16 exposureBps; }
+        struct TeeCommitment { uint8 backend; bytes32 expectedMeasurement; bytes32 nonceBinding; uint64 expiresAt; }
+        struct Approval {
+            uint64 requestId;
+            SecurityCommitment[] securityCommitments;
+            uint256[4] blsPubkey;
+            uint256[2] blsPopSignature;
+            TeeCommitment[] teeCommitments;
+        }
+        struct JobCall {
+            uint8 jobIndex;
+            address caller;
+            uint64 createdAt;
+            uint32 resultCount;
+            bool completed;
+            bool isRFQ;
+            uint256 payment;
+        }
+        struct Service {
+            uint64 blueprintId;
+            address owner;
+            uint64 createdAt;
+            uint64 ttl;
+            uint64 terminatedAt;
+            uint64 lastPaymentAt;
+            uint32 operatorCount;
+            uint32 minOperators;
+            uint32 maxOperators;
+            uint8 membership;
+            uint8 pricing;
+            uint8 status;
+            uint8 confidentiality;
+        }
+        struct ServiceRequest {
+            uint64 blueprintId;
+            address requester;
+            uint64 createdAt;
+            uint64 ttl;
+            uint32 operatorCount;
+            uint32 approvalCount;
+            address paymentToken;
+            uint256 paymentAmount;
+            uint8 membership;
+            uint32 minOperators;
+            uint32 maxOperators;
+            bool rejected;
+            uint8 confidentiality;
+            bool activated;
+        }
+        struct Blueprint { address owner; address manager; uint64 createdAt; uint8 membership; uint8 pricing; bool active; }
+
+        struct BlueprintConfig {
+            uint8 membership;
+            uint8 pricing;
+            uint32 minOperators;
+            uint32 maxOperators;
+            uint256 subscriptionRate;
+            uint64 subscriptionInterval;
+            uint256 eventRate;
+        }
+        struct BlueprintMetadata {
+            string name;
+            string description;
+            string author;
+            string category;
+            string codeRepository;
+            string logo;
+            string website;
+            string license;
+            string profilingData;
+        }
+        struct JobDefinition { string name; string description; string metadataUri; bytes paramsSchema; bytes resultSchema; }
+        struct ContainerSource { string registry; string image; string tag; }
+        struct WasmSource { uint8 runtime; uint8 fetcher; string artifactUri; string entrypoint; }
+        struct NativeSource { uint8 fetcher; string artifactUri; string entrypoint; }
+        struct TestingSource { string cargoPackage; string cargoBin; string basePath; }
+        struct BlueprintBinary { uint8 arch; uint8 os; string name; bytes32 sha256; }
+        struct BlueprintSource {
+            uint8 kind;
+            ContainerSource container;
+            WasmSource wasm;
+            NativeSource native;
+            TestingSource testing;
+            BlueprintBinary[] binaries;
+        }
+        struct BlueprintDefinition {
+            string metadataUri;
+            bytes32 metadataHash;
+            address manager;
+            uint32 masterManagerRevision;
+            bool hasConfig;
+            BlueprintConfig config;
+            BlueprintMetadata metadata;
+            JobDefinition[] jobs;
+            bytes registrationSchema;
+            bytes requestSchema;
+            BlueprintSource[] sources;
+            uint8[] supportedMemberships;
+        }
+
+        event JobSubmitted(uint64 indexed serviceId, uint64 indexed callId, uint8 jobIndex, address caller, bytes inputs);
+        event JobSubmittedFromQuote(
+            uint64 indexed serviceId,
+            uint64 indexed callId,
+            uint8 jobIndex,
+            address caller,
+            address[] quotedOperators,
+            uint256 totalPrice,
+            bytes inputs
+        );
+        event JobResultSubmitted(uint64 indexed serviceId, uint64 indexed callId, address indexed operator, bytes result);
+        event JobCompleted(uint64 indexed serviceId, uint64 indexed callId);
+        event BlueprintCreated(
+            uint64 indexed blueprintId, address indexed owner, address manager, string metadataUri, bytes32 metadataHash
+        );
+        event ServiceRequested(
+            uint64 indexed requestId, uint64 indexed blueprintId, address indexed requester, uint8 confidentiality
+        );
+        event ServiceActivated(
+            uint64 indexed serviceId, uint64 indexed requestId, uint64 indexed blueprintId, uint8 confidentiality
+        );
+        event ServiceTerminated(uint64 indexed serviceId);
+
+        error Unauthorized();
+        error UnknownSelector(bytes4 selector);
+        error BlueprintNotFound(uint64 blueprintId);
+        error BlueprintNotActive(uint64 blueprintId);
+        error NotBlueprintOwner(uint64 blueprintId, address caller);
+        error BlueprintMetadataRequired();
+        error BlueprintMetadataHashRequired();
+        error BlueprintSourcesRequired();
+        error BlueprintBinaryRequired();
+        error BlueprintBinaryHashRequired();
+        error OperatorNotRegistered(uint64 blueprintId, address operator);
+        error OperatorAlreadyRegistered(uint64 blueprintId, address operator);
+        error OperatorNotActive(address operator);
+        error OperatorHasActiveServices(uint64 blueprintId, address operator);
+        error OperatorRpcAddressRequired();
+        error InsufficientStake(address operator, uint256 required, uint256 actual);
+        error InvalidOperatorKey();
+        error DuplicateOperatorKey(uint64 blueprintId, bytes32 keyHash);
+        error ServiceRequestNotFound(uint64 requestId);
+        error ServiceRequestAlreadyProcessed(uint64 requestId);
+        error ServiceRequestExpiredError(uint64 requestId);
+        error AlreadyApproved(uint64 requestId, address operator);
+        error NoOperators();
+        error InsufficientOperators(uint32 required, uint32 provided);
+        error TooManyOperators(uint32 maximum, uint32 provided);
+        error SecurityCommitmentsRequired(uint64 requestId);
+        error InvalidTTL(uint64 ttl);
+        error TTLBelowMinimum(uint64 ttl, uint64 minimum);
+        error TTLAboveMaximum(uint64 ttl, uint64 maximum);
+        error ServiceNotFound(uint64 serviceId);
+        error ServiceNotActive(uint64 serviceId);
+        error ServiceExpired(uint64 serviceId);
+        error NotServiceOwner(uint64 serviceId, address caller);
+        error NotPermittedCaller(uint64 serviceId, address caller);
+        error OperatorNotInService(uint64 serviceId, address operator);
+        error NotServiceOperator();
+        error InvalidJobIndex(uint8 jobIndex);
+        error JobCallNotFound(uint64 serviceId, uint64 callId);
+        error JobAlreadyCompleted(uint64 serviceId, uint64 callId);
+        error ResultAlreadySubmitted(uint64 serviceId, uint64 callId, address operator);
+        error NotQuotedOperator(uint64 serviceId, uint64 callId);
+        error AggregationRequired(uint64 serviceId, uint8 jobIndex);
+        error SchemaValidationFailed(uint8 target, uint64 refId, uint64 auxId, uint256 path);
+        error InvalidMsgValue(uint256 expected, uint256 given);
+        error PaymentTooSmall(uint256 amount, uint256 minimumRequired);
+        error PaymentFailed();
+        error TokenNotAllowed(address token);
+        error UpfrontPaymentNotAllowedForEventDriven();
+        error ManagerReverted(address manager, bytes reason);
+        error ManagerRejected(address manager);
+        error EnforcedPause();
+
+        function createBlueprint(BlueprintDefinition definition) external returns (uint64);
+        function blueprintCount() external view returns (uint64);
+        function getBlueprint(uint64 blueprintId) external view returns (Blueprint);
+        function setJobEventRates(uint64 blueprintId, uint8[] jobIndexes, uint256[] rates) external;
+        function getJobEventRate(uint64 blueprintId, uint8 jobIndex) external view returns (uint256);
+
+        function registerOperator(uint64 blueprintId, bytes ecdsaPublicKey, string rpcAddress, bytes registrationInputs) external;
+        function isOperatorRegistered(uint64 blueprintId, address operator) external view returns (bool);
+
+        function requestService(
+            uint64 blueprintId,
+            address[] operators,
+            bytes config,
+            address[] permittedCallers,
+            uint64 ttl,
+            address paymentToken,
+            uint256 paymentAmount,
+            uint8 confidentiality
+        ) external payable returns (uint64);
+        function getServiceRequest(uint64 requestId) external view returns (ServiceRequest);
+        function approveService(Approval params) external;
+        function rejectService(uint64 requestId) external;
+        function getService(uint64 serviceId) external view returns (Service);
+        function serviceCount() external view returns (uint64);
+        function isServiceOperator(uint64 serviceId, address operator) external view returns (bool);
+        function terminateService(uint64 serviceId) external;
+
+        function submitJob(uint64 serviceId, uint8 jobIndex, bytes inputs) external payable returns (uint64);
+        function getJobCall(uint64 serviceId, uint64 callId) external view returns (JobCall);
+        function submitResult(uint64 serviceId, uint64 callId, bytes result) external;
+        function submitResults(uint64 serviceId, uint64[] callIds, bytes[] results) external;
+
+        function pendingRewards(address account) external view returns (uint256);
+        function claimRewards() external;
+    }
+
+    /// What the blueprint's base adds to the errors of its interface.
+    #[sol(all_derives)]
+    interface IManagerBase {
+        error OnlyCore(address sender);
+        error ForeignBlueprint(address owner, address core);
+        error AlreadyBound(uint64 blueprintId);
+        error InvalidDeployment();
+    }
+
+    /// The part of the staking contract that makes an account an operator.
+    #[sol(rpc)]
+    interface IStaking {
+        function registerOperatorWithAsset(address token, uint256 amount) external;
+    }
+
+    #[sol(rpc)]
+    interface IERC20 {
+        function approve(address spender, uint256 amount) external returns (bool);
+        function balanceOf(address account) external view returns (uint256);
+    }
+}
+
+sol!(
+    #[sol(rpc, all_derives)]
+    "../../contracts/src/IAgentSandboxBlueprint.sol"
+);

@@ -1,0 +1,294 @@
+//! Job inputs, built and bounded. A request that is refused here costs nothing; the same bounds hold at the operator.
+
+use std::collections::BTreeMap;
+
+use alloy::primitives::Bytes;
+use alloy::sol_types::SolValue;
+use sandbox_protocol::abi::{ExecRequest, SandboxCreateRequest, SandboxIdRequest};
+use sandbox_protocol::limits::{
+    CPU_CORES_MAX, DISK_GB_MAX, ENV_VAR_BYTES_MAX, ENV_VARS_MAX, EXEC_TIMEOUT_MS_MAX, JOB_INPUT_BYTES_MAX,
+    MEMORY_MB_MAX, MEMORY_MB_MIN,
+};
+use sandbox_protocol::{Job, SandboxId};
+
+/// Keys of the environment that carry what the request struct has no field for.
+const IMAGE_KEY: &str = "SANDBOX_IMAGE";
+const NAME_KEY: &str = "SANDBOX_NAME";
+const RUNTIME_KEY: &str = "SANDBOX_RUNTIME";
+
+/// A job and its inputs, ready to be submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRequest {
+    /// The job.
+    pub job: Job,
+    /// `abi.encode` of its request struct.
+    pub inputs: Bytes,
+}
+
+/// A request that would be refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// A number is out of its range.
+    #[error("{field} is {given}, allowed is {min} to {max}, or 0 for the default")]
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        given: u64,
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// The environment has too many variables.
+    #[error("{0} environment variables, at most {ENV_VARS_MAX} are taken")]
+    EnvVars(usize),
+    /// An environment variable has no usable name or is too long.
+    #[error("environment variable {0:?} has no valid name or is longer than {ENV_VAR_BYTES_MAX} bytes")]
+    EnvVar(String),
+    /// The command is empty.
+    #[error("the command is empty")]
+    NoCommand,
+    /// The inputs are too long for a job.
+    #[error("the inputs are {0} bytes long, a job takes at most {JOB_INPUT_BYTES_MAX}")]
+    TooLarge(usize),
+}
+
+/// A sandbox to be created. What is not set is the operator's default.
+#[derive(Debug, Clone, Default)]
+pub struct CreateBuilder {
+    request: SandboxCreateRequest,
+    env: BTreeMap<String, String>,
+}
+
+impl CreateBuilder {
+    /// A sandbox with every default.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Processor cores.
+    #[must_use]
+    pub const fn cpu_cores(mut self, cores: u64) -> Self {
+        self.request.cpu_cores = cores;
+        self
+    }
+
+    /// Memory in MB.
+    #[must_use]
+    pub const fn memory_mb(mut self, memory_mb: u64) -> Self {
+        self.request.memory_mb = memory_mb;
+        self
+    }
+
+    /// Disk in GB.
+    #[must_use]
+    pub const fn disk_gb(mut self, disk_gb: u64) -> Self {
+        self.request.disk_gb = disk_gb;
+        self
+    }
+
+    /// Life in blocks; 0 lasts until the service ends.
+    #[must_use]
+    pub const fn ttl_blocks(mut self, blocks: u64) -> Self {
+        self.request.ttl_blocks = blocks;
+        self
+    }
+
+    /// Stops after this long without activity, in seconds.
+    #[must_use]
+    pub const fn idle_timeout_s(mut self, seconds: u64) -> Self {
+        self.request.idle_timeout_seconds = seconds;
+        self
+    }
+
+    /// A variable of the sandbox's environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// An image on the operator's allow-list.
+    #[must_use]
+    pub fn image(self, image: impl Into<String>) -> Self {
+        self.env(IMAGE_KEY, image)
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.env(NAME_KEY, name)
+    }
+
+    /// A container runtime: `runc` or `runsc`.
+    #[must_use]
+    pub fn runtime(self, runtime: impl Into<String>) -> Self {
+        self.env(RUNTIME_KEY, runtime)
+    }
+
+    /// The job.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn build(self) -> Result<JobRequest, RequestError> {
+        let mut request = self.request;
+        in_range("cpu_cores", request.cpu_cores, 1, CPU_CORES_MAX)?;
+        in_range("memory_mb", request.memory_mb, MEMORY_MB_MIN, MEMORY_MB_MAX)?;
+        in_range("disk_gb", request.disk_gb, 1, DISK_GB_MAX)?;
+        request.env_json = env_json(&self.env)?;
+        bounded(Job::SandboxCreate, &request)
+    }
+}
+
+/// A command to be run in a sandbox.
+#[derive(Debug, Clone)]
+pub struct ExecBuilder {
+    request: ExecRequest,
+    env: BTreeMap<String, String>,
+}
+
+impl ExecBuilder {
+    /// `command` is given to `/bin/sh -c` in the sandbox.
+    pub fn new(sandbox: SandboxId, command: impl Into<String>) -> Self {
+        let request =
+            ExecRequest { sidecar_endpoint: sandbox.to_string(), command: command.into(), ..Default::default() };
+        Self { request, env: BTreeMap::new() }
+    }
+
+    /// A command by its words, each of which reaches it as it is.
+    pub fn of_words<S: AsRef<str>>(sandbox: SandboxId, words: &[S]) -> Self {
+        let quoted: Vec<_> = words.iter().map(|word| shell_quoted(word.as_ref())).collect();
+        Self::new(sandbox, quoted.join(" "))
+    }
+
+    /// Working directory; relative paths start in the workspace.
+    #[must_use]
+    pub fn cwd(mut self, cwd: impl Into<String>) -> Self {
+        self.request.cwd = cwd.into();
+        self
+    }
+
+    /// A variable of the command's environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Written to the command's stdin, which is then closed.
+    #[must_use]
+    pub fn stdin(mut self, text: impl Into<String>) -> Self {
+        self.request.stdin = text.into();
+        self
+    }
+
+    /// Time until the command is killed, in milliseconds.
+    #[must_use]
+    pub const fn timeout_ms(mut self, timeout_ms: u64) -> Self {
+        self.request.timeout_ms = timeout_ms;
+        self
+    }
+
+    /// The job.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn build(self) -> Result<JobRequest, RequestError> {
+        let mut request = self.request;
+        if request.command.trim().is_empty() {
+            return Err(RequestError::NoCommand);
+        }
+        in_range("timeout_ms", request.timeout_ms, 1, EXEC_TIMEOUT_MS_MAX)?;
+        request.env_json = env_json(&self.env)?;
+        bounded(Job::Exec, &request)
+    }
+}
+
+/// Deletes a sandbox and everything in it.
+pub fn delete(sandbox: SandboxId) -> JobRequest {
+    let inputs = SandboxIdRequest { sandbox_id: sandbox.to_string() }.abi_encode().into();
+    JobRequest { job: Job::SandboxDelete, inputs }
+}
+
+fn bounded(job: Job, request: &impl SolValue) -> Result<JobRequest, RequestError> {
+    let inputs: Bytes = request.abi_encode().into();
+    if inputs.len() > JOB_INPUT_BYTES_MAX {
+        Err(RequestError::TooLarge(inputs.len()))
+    } else {
+        Ok(JobRequest { job, inputs })
+    }
+}
+
+fn in_range(field: &'static str, given: u64, min: u64, max: u64) -> Result<(), RequestError> {
+    let allowed = given == 0 || (min..=max).contains(&given);
+    if allowed { Ok(()) } else { Err(RequestError::OutOfRange { field, given, min, max }) }
+}
+
+/// A JSON object of strings; empty where there are none.
+fn env_json(env: &BTreeMap<String, String>) -> Result<String, RequestError> {
+    if env.len() > ENV_VARS_MAX {
+        return Err(RequestError::EnvVars(env.len()));
+    }
+    if let Some((name, _)) = env.iter().find(|(name, value)| !is_env_var(name, value)) {
+        return Err(RequestError::EnvVar(name.clone()));
+    }
+    Ok(if env.is_empty() { String::new() } else { serde_json::json!(env).to_string() })
+}
+
+fn is_env_var(name: &str, value: &str) -> bool {
+    let named = !name.is_empty() && !name.contains(['=', '\0']);
+    named && !value.contains('\0') && name.len() + value.len() <= ENV_VAR_BYTES_MAX
+}
+
+fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_protocol::CallKey;
+    use sandbox_protocol::abi::decode;
+
+    use super::*;
+
+    const SANDBOX: SandboxId = SandboxId { origin: CallKey { service: 1, call: 9 }, slot: 0 };
+
+    #[test]
+    fn the_environment_carries_what_the_struct_has_no_field_for() {
+        let job = CreateBuilder::new().cpu_cores(2).env("A", "1").image("base").build().unwrap();
+        let request: SandboxCreateRequest = decode(&job.inputs).unwrap();
+        assert_eq!((job.job, request.cpu_cores), (Job::SandboxCreate, 2));
+        assert_eq!(request.env_json, r#"{"A":"1","SANDBOX_IMAGE":"base"}"#);
+    }
+
+    #[test]
+    fn an_empty_environment_is_an_empty_text() {
+        let job = CreateBuilder::new().build().unwrap();
+        assert_eq!(decode::<SandboxCreateRequest>(&job.inputs), Ok(SandboxCreateRequest::default()));
+    }
+
+    #[test]
+    fn words_reach_the_command_as_they_are() {
+        let words = ["printf", "%s", "it's $HOME", "", "a b"];
+        let job = ExecBuilder::of_words(SANDBOX, &words).build().unwrap();
+        let request: ExecRequest = decode(&job.inputs).unwrap();
+        assert_eq!(request.command, r"printf %s 'it'\''s $HOME' '' 'a b'");
+        assert_eq!(request.sidecar_endpoint, "sbx-1-9-0");
+    }
+
+    #[test]
+    fn what_an_operator_would_refuse_is_refused_before_it_is_paid() {
+        let memory = CreateBuilder::new().memory_mb(MEMORY_MB_MIN - 1).build().unwrap_err();
+        assert_eq!(memory.to_string(), "memory_mb is 63, allowed is 64 to 1048576, or 0 for the default");
+        assert_eq!(CreateBuilder::new().env("A=B", "").build(), Err(RequestError::EnvVar("A=B".into())));
+        assert_eq!(ExecBuilder::new(SANDBOX, " ").build(), Err(RequestError::NoCommand));
+        assert!(ExecBuilder::new(SANDBOX, "true").timeout_ms(EXEC_TIMEOUT_MS_MAX + 1).build().is_err());
+        let long = ExecBuilder::new(SANDBOX, "x".repeat(JOB_INPUT_BYTES_MAX)).build();
+        assert!(matches!(long, Err(RequestError::TooLarge(_))));
+    }
+}

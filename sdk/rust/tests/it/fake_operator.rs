@@ -1,0 +1,185 @@
+//! An operator without containers: it answers by rote, signs and settles for real, and may be told to misbehave.
+
+use alloy::primitives::{Bytes, U256, keccak256};
+use alloy::signers::SignerSync as _;
+use alloy::sol_types::{SolStruct as _, SolValue as _};
+use sandbox_protocol::abi::{self, ExecRequest, ExecResponse, JobError, SandboxCreateResponse, SandboxStatusResponse};
+use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, CallerProof, ErrorBody, response_json};
+use sandbox_protocol::receipt::{ReadCall, SandboxReceipt, SignedReceipt, domain, recover};
+use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
+use sandbox_sdk::{Account, calls, operators};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::world::profile;
+
+/// How it treats its customers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Honest,
+    /// Does not know the call at first, then has no answer at first.
+    Slow,
+    /// Hands over another response than it attested to.
+    Forging,
+    /// Settles on chain and keeps the response.
+    Withholding,
+    /// Never has an answer.
+    Idle,
+}
+
+/// A running one; it ends when this is dropped.
+pub(crate) struct FakeOperator(JoinHandle<()>);
+
+impl Drop for FakeOperator {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl FakeOperator {
+    /// Serves for `account`, whose profile is pointed to it.
+    pub(crate) async fn start(account: Account, manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        operators::register(&account, &profile(&url)).await.unwrap();
+        Self(tokio::spawn(async move {
+            for round in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                serve(stream, &account, (manner, round)).await;
+            }
+        }))
+    }
+}
+
+async fn serve(mut stream: TcpStream, account: &Account, (manner, round): (Manner, u32)) {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    let request = String::from_utf8(request).unwrap();
+    let (status, body) = reply(&request, account, (manner, round)).await;
+    let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+}
+
+async fn reply(request: &str, account: &Account, (manner, round): (Manner, u32)) -> (u16, String) {
+    let key = key_in(request);
+    if !is_proven(request, account, key) {
+        return (401, error("unauthorized"));
+    }
+    match (manner, round) {
+        (Manner::Slow, 0) => (404, error("unknown_call")),
+        (Manner::Slow, 1) | (Manner::Idle, _) => (200, pending(key)),
+        (Manner::Withholding, _) => {
+            answer(account, key).await;
+            (503, error("busy"))
+        }
+        (Manner::Honest | Manner::Slow | Manner::Forging, _) => {
+            let mut answer = answer(account, key).await;
+            if manner == Manner::Forging {
+                answer.response = JobError::default().abi_encode().into();
+            }
+            (200, body(key, CallStatus::Settled, Some(answer)))
+        }
+    }
+}
+
+fn key_in(request: &str) -> CallKey {
+    let path = request.split_whitespace().nth(1).unwrap();
+    let words: Vec<_> = path.split(['/', '?']).collect();
+    assert!(matches!(words[..], ["", "v1", "services", _, "calls", _, _]), "{path}");
+    CallKey { service: words[3].parse().unwrap(), call: words[5].parse().unwrap() }
+}
+
+fn is_proven(request: &str, account: &Account, key: CallKey) -> bool {
+    let line = request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap();
+    let proof: CallerProof = line.parse().unwrap();
+    let asked = ReadCall { service: key.service, call: key.call, expires: proof.expires };
+    let deployment = account.deployment();
+    recover(&asked, deployment.chain_id, deployment.core, &proof.signature) == Some(proof.address)
+}
+
+/// The call's answer, settled on chain by the first who asks for it.
+async fn answer(account: &Account, key: CallKey) -> AnswerBody {
+    let submission = account.chain().submission(key).await.unwrap().unwrap();
+    let job = Job::from_id(submission.job).unwrap();
+    let (failure, response) = by_rote(key, job, &submission.inputs);
+    let outcome = failure.map_or(Outcome::Done, FailureCode::outcome);
+    let receipt = SandboxReceipt {
+        service: key.service,
+        call: key.call,
+        job: job.id(),
+        operator: account.address(),
+        caller: submission.caller,
+        inputs_hash: keccak256(&submission.inputs),
+        response_hash: keccak256(&response),
+        outcome: outcome.id(),
+        detail: U256::from(u8::from(job == Job::SandboxCreate && outcome == Outcome::Done)),
+        failure: failure.map(|code| code.to_string()).unwrap_or_default(),
+        runtime: "runc".into(),
+        image_digest: "sha256:00".into(),
+        started_block: submission.block,
+        ended_block: submission.block,
+        duration_ms: 1,
+    };
+    settle(account, &receipt).await;
+    let (chain_id, core) = (account.deployment().chain_id, account.deployment().core);
+    let signature = account.key().sign_hash_sync(&receipt.eip712_signing_hash(&domain(chain_id, core))).unwrap();
+    let response_json = response_json(job, failure, &response).unwrap();
+    let receipt = SignedReceipt { chain_id, core, receipt, signature };
+    AnswerBody { outcome, failure, response, response_json, receipt, transaction: None }
+}
+
+async fn settle(account: &Account, receipt: &SandboxReceipt) {
+    let known = account.chain().assignment(receipt.key()).await.unwrap().unwrap();
+    if !known.answered {
+        let call = calls::submit_receipt(account.deployment(), receipt.key(), &receipt.on_chain());
+        account.send(&call).await.unwrap();
+    }
+}
+
+/// The response that a job gets whatever is asked. A command's first words choose what becomes of it.
+fn by_rote(key: CallKey, job: Job, inputs: &[u8]) -> (Option<FailureCode>, Bytes) {
+    match job {
+        Job::SandboxCreate => {
+            let sandbox_id = SandboxId { origin: key, slot: 0 }.to_string();
+            (None, SandboxCreateResponse { sandbox_id, ..Default::default() }.abi_encode().into())
+        }
+        Job::SandboxDelete => {
+            let request: abi::SandboxIdRequest = abi::decode(inputs).unwrap();
+            let response =
+                SandboxStatusResponse { sandbox_id: request.sandbox_id, state: "gone".into(), expires_at_block: 0 };
+            (None, response.abi_encode().into())
+        }
+        _ => run(&abi::decode(inputs).unwrap()),
+    }
+}
+
+/// Echoes what it was asked, to stdout with the byte 0xff behind it, and ends with 3.
+fn run(request: &ExecRequest) -> (Option<FailureCode>, Bytes) {
+    let said = format!("{}|{}|{}|{}", request.command, request.cwd, request.env_json, request.stdin);
+    let mut response = ExecResponse { exit_code: 3, stderr: b"warned\n".into(), ..Default::default() };
+    response.stdout = [said.as_bytes(), &[0xff]].concat().into();
+    match request.command.as_str() {
+        "never-ends" => (Some(FailureCode::Timeout), response.abi_encode().into()),
+        "no-engine" => {
+            let failure = Failure::new(FailureCode::Engine, "the container engine failed");
+            (Some(failure.code), JobError::from(&failure).abi_encode().into())
+        }
+        _ => (None, response.abi_encode().into()),
+    }
+}
+
+fn pending(key: CallKey) -> String {
+    body(key, CallStatus::Pending, None)
+}
+
+fn body(key: CallKey, status: CallStatus, answer: Option<AnswerBody>) -> String {
+    let job = answer.as_ref().map_or(0, |answer| answer.receipt.receipt.job);
+    serde_json::to_string(&CallBody { service: key.service, call: key.call, job, status, answer }).unwrap()
+}
+
+fn error(code: &str) -> String {
+    serde_json::to_string(&ErrorBody { code: code.into(), message: "by rote".into(), retryable: false }).unwrap()
+}

@@ -1,0 +1,9 @@
+//! The client against the real Tangle core on a local chain: needs `npm ci` and `forge build`, no Docker.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test ends where something is not as it should be
+
+mod answers;
+mod chain;
+mod command_line;
+mod fake_operator;
+mod world;

@@ -1,0 +1,65 @@
+//! Turns a request into a process: `/bin/sh -c`, in a clean environment, with its three pipes.
+
+use std::io;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::Identity;
+use super::error::ExecError;
+use super::leader::{self, Plan};
+use super::request::Request;
+use crate::limits::START_MAX;
+
+/// The whole environment of a command that asks for nothing: none of it is the sidecar's own.
+const ENVIRONMENT: [(&str, &str); 6] = [
+    ("HOME", "/home/agent"),
+    ("LANG", "C.UTF-8"),
+    ("LOGNAME", "agent"),
+    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ("SHELL", "/bin/sh"),
+    ("USER", "agent"),
+];
+
+/// Starts `request` as `identity`, or as the sidecar's own user. The child is the supervisor of the command.
+pub(super) async fn launch(request: &Request, identity: Option<Identity>) -> Result<Child, ExecError> {
+    let mut command = command(request);
+    Plan::new(&request.directory, identity).map_err(reason)?.apply(&mut command);
+    // Spawning waits for the exec, which processes of the same user can hold up.
+    let spawned = tokio::task::spawn_blocking(move || command.spawn());
+    match timeout(START_MAX, spawned).await {
+        Ok(Ok(child)) => child.map_err(reason),
+        Ok(Err(_)) => Err(ExecError::Lost),
+        Err(_) => Err(ExecError::SlowStart),
+    }
+}
+
+fn command(request: &Request) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command
+        .arg("-c")
+        .arg(&request.command)
+        .env_clear()
+        .envs(ENVIRONMENT)
+        .env("PWD", &request.directory)
+        .envs(&request.env)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+fn reason(error: io::Error) -> ExecError {
+    if let Some(errno) = leader::directory_errno(&error) {
+        return ExecError::Directory(errno);
+    }
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EAGAIN | Errno::ENOMEM) => ExecError::NoRoom,
+        Some(Errno::E2BIG) => ExecError::TooLong,
+        _ => ExecError::Start(Arc::new(error)),
+    }
+}

@@ -1,0 +1,67 @@
+//! Makes a machine ready: installs what is missing, or names it all in one message.
+//!
+//! Every step asks first and does nothing when there is nothing to do, so this stands in front of every other task. One
+//! set-up runs at a time on a machine, whatever the number of checkouts. What it knows nothing of: the chain, the tests,
+//! the operator.
+
+mod base;
+mod digest;
+mod engine;
+mod native;
+mod npm;
+mod packages;
+mod sidecar;
+mod system;
+
+use std::fs::{File, TryLockError};
+
+use anyhow::{Context, Result, bail};
+
+use crate::limits::SETUP_LOCK_MAX;
+use crate::place::Place;
+use crate::run;
+
+/// All that building, testing and running need.
+pub(crate) fn everything(place: &Place) -> Result<()> {
+    let _one_at_a_time = lock(place)?;
+    packages::install(place).context("native packages")?;
+    native::write(place).context("native libraries")?;
+    npm::install(place).context("npm tools")?;
+    engine::start(place).context("Docker engine")?;
+    base::make(place).context("base image")?;
+    sidecar::make(place).context("sidecar image")
+}
+
+/// What compiling and unit tests need: no engine, no images.
+pub(crate) fn tools(place: &Place) -> Result<()> {
+    let _one_at_a_time = lock(place)?;
+    packages::install(place).context("native packages")?;
+    native::write(place).context("native libraries")?;
+    npm::install(place).context("npm tools")
+}
+
+fn lock(place: &Place) -> Result<File> {
+    let path = place.cached("setup.lock");
+    let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    if free(&file)? {
+        return Ok(file);
+    }
+    let mut outcome = Ok(true);
+    let got = run::until("another set-up is running on this machine", SETUP_LOCK_MAX, || {
+        outcome = free(&file);
+        !matches!(outcome, Ok(false))
+    });
+    outcome?;
+    if !got {
+        bail!("another set-up still holds {}", path.display());
+    }
+    Ok(file)
+}
+
+fn free(file: &File) -> Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
