@@ -145,7 +145,7 @@ interface IAgentSandboxBlueprint {
     /// An operator's profile and load.
     function operatorView(address operator) external view returns (OperatorView memory);
 
-    /// The operators of a service, in the order of the request.
+    /// The operators of a service, as the core lists them now: in the order of the request while nobody has left.
     function serviceOperators(uint64 serviceId) external view returns (address[] memory);
 
     /// The `count` distinct operators that `seed` draws from those eligible now. Enforcement uses the same code, so a

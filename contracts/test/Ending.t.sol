@@ -39,6 +39,16 @@ contract EndingTest is Fixture {
         refusesToReap(call);
     }
 
+    function test_inItsExpiryBlockItStillStands() public {
+        uint64 call = liveSandbox(service, TTL_BLOCKS);
+        vm.roll(block.number + TTL_BLOCKS);
+        assertState(service, call, IAgentSandboxBlueprint.SandboxState.Live);
+        refusesToReap(call);
+        vm.roll(block.number + 1);
+        assertState(service, call, IAgentSandboxBlueprint.SandboxState.Expired);
+        blueprint.reap(service, call);
+    }
+
     function testFuzz_withoutExpiryItIsReapedOnceItsServiceHasEnded(uint32 later) public {
         uint64 call = liveSandbox(service, 0);
         skip(TTL_SECONDS);

@@ -5,7 +5,8 @@ import {IBlueprintServiceManager} from "../src/IBlueprintServiceManager.sol";
 import {ITangleCore} from "../src/ITangleCore.sol";
 
 /// As much of the Tangle core as the blueprint can tell from the real one: the order of its writes, hooks and questions, its gas cap,
-/// and which hooks may refuse. No payments, schemas or stake. That the real core behaves so is shown end to end elsewhere.
+/// and which hooks may refuse. No payments, schemas or stake, and of refusals only that of a second answer: what else the core would refuse first, the
+/// blueprint meets here. That the real core behaves so is shown end to end elsewhere.
 contract FakeCore is ITangleCore {
     event HookFailed(bytes4 selector);
 

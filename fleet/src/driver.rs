@@ -124,5 +124,6 @@ where
 }
 
 fn log(what: &'static str, sandbox: &Sandbox, error: &PortError) {
-    tracing::warn!(sandbox = %sandbox.id, what, failure = %error.failure, cause = %error.source, "effect failed");
+    let cause: &(dyn std::error::Error + 'static) = error.source.as_ref();
+    tracing::warn!(sandbox = %sandbox.id, what, failure = %error.failure, cause, "effect failed");
 }

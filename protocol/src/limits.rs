@@ -17,7 +17,7 @@ pub const DISK_GB_MAX: u64 = 16_384;
 /// Processes and threads in a sandbox.
 pub const PIDS_MAX: i64 = 1_024;
 /// Open files of one process in a sandbox.
-pub const OPEN_FILES_MAX: i64 = 65_536;
+pub const OPEN_FILES_MAX: i64 = 16_384;
 
 /// Time of a command that asks for 0.
 pub const EXEC_TIMEOUT_MS_DEFAULT: u64 = 30_000;

@@ -31,7 +31,7 @@ pub fn run() -> io::Result<ExitCode> {
         Signal::SIGUSR2,
     ]);
     signals.thread_block()?;
-    let child = Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).spawn()?;
+    let child = Command::new(std::env::current_exe()?).args(std::env::args_os().skip(1)).spawn()?;
     let child = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
     loop {
         match signals.wait()? {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use nix::sys::signal::SigSet;
 use nix::unistd::geteuid;
 use sandbox_process::logging::{self, Format};
 use sandbox_process::signals;
@@ -49,12 +50,11 @@ fn check_health() -> Result<()> {
 }
 
 fn live() -> Result<()> {
+    // Whoever started this process may have left signals blocked; `first` does.
+    SigSet::empty().thread_set_mask()?;
     let config = Config::read(&Environment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(serve(config));
-    // A command that never became a shell may still hold a thread.
-    runtime.shutdown_background();
-    ended
+    runtime.block_on(serve(config))
 }
 
 async fn serve(config: Config) -> Result<()> {

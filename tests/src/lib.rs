@@ -1,1 +1,11 @@
-//! x
+//! The ground that tests, demo, devnet and benches stand on: a real chain, real operator processes, a real engine.
+//!
+//! Every part ends what it started when it is dropped, by its own process id and its own label, so nothing here touches
+//! what somebody else runs on the machine. Ports and directories are chosen free.
+
+pub mod client;
+pub mod engine;
+pub mod ground;
+pub mod node;
+pub mod programs;
+pub mod wait;

@@ -12,6 +12,7 @@
 //! | [`requests`] | job inputs, built and bounded |
 //! | [`answers`] | fetching answers from operators |
 //! | [`verify`] | proving them, offline and against the chain |
+//! | [`limits`] | every bound of this client |
 //! | [`devchain`] | a local chain that holds the real Tangle core |
 //!
 //! Not here: the command line (`src/bin/sandbox`), configuration, printing. Nothing here reads the environment.
@@ -23,6 +24,7 @@ pub mod contracts;
 pub mod deploy;
 pub mod deployment;
 pub mod devchain;
+pub mod limits;
 pub mod operators;
 pub mod requests;
 pub mod reverts;

@@ -4,13 +4,16 @@
 //! the answer to this call, by the operator that had to give it. [`settled`] shows that the chain has recorded the same.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use alloy::primitives::{Address, B256, keccak256};
 use sandbox_protocol::http::{AnswerBody, response_json};
 use sandbox_protocol::receipt::VerifyError;
 use sandbox_protocol::{CallKey, Job};
+use tokio::time::Instant;
 
 use crate::chain::{Chain, ReadError, SubmittedJob};
+use crate::limits::CHAIN_POLL_PAUSE;
 
 /// What a receipt must name to be the answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +169,20 @@ pub async fn settled(chain: &Chain, answer: &AnswerBody) -> Result<(), Unproven>
     recorded("outcome", record.outcome, receipt.outcome)?;
     recorded("response", record.responseHash, receipt.response_hash)?;
     recorded("detail", record.detail, receipt.detail)
+}
+
+/// As [`settled`], waiting at most `bound` for the chain's record. A sandbox is of use only once its receipt is there.
+///
+/// # Errors
+/// As [`settled`].
+pub async fn wait_until_settled(chain: &Chain, answer: &AnswerBody, bound: Duration) -> Result<(), Unproven> {
+    let until = Instant::now() + bound;
+    loop {
+        match settled(chain, answer).await {
+            Err(Unproven::NotSettled(_)) if Instant::now() < until => tokio::time::sleep(CHAIN_POLL_PAUSE).await,
+            result => return result,
+        }
+    }
 }
 
 /// All three steps, everything but the answer itself from the chain.

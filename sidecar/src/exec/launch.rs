@@ -3,9 +3,12 @@
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::thread;
 
 use nix::errno::Errno;
 use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Identity;
@@ -28,13 +31,28 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 pub(super) async fn launch(request: &Request, identity: Option<Identity>) -> Result<Child, ExecError> {
     let mut command = command(request);
     Plan::new(&request.directory, identity).map_err(reason)?.apply(&mut command);
-    // Spawning waits for the exec, which processes of the same user can hold up.
-    let spawned = tokio::task::spawn_blocking(move || command.spawn());
-    match timeout(START_MAX, spawned).await {
+    match timeout(START_MAX, spawned(command)?).await {
         Ok(Ok(child)) => child.map_err(reason),
         Ok(Err(_)) => Err(ExecError::Lost),
         Err(_) => Err(ExecError::SlowStart),
     }
+}
+
+/// Spawning waits for the exec, which processes of the same user can hold up, so it has a thread of its own; not one of
+/// the runtime's, which panics where a sandbox full of processes has none to give.
+fn spawned(mut command: Command) -> Result<oneshot::Receiver<io::Result<Child>>, ExecError> {
+    let (done, spawned) = oneshot::channel();
+    let runtime = Handle::current();
+    let thread = thread::Builder::new().name("launch".to_owned());
+    thread
+        .spawn(move || {
+            let _context = runtime.enter();
+            if done.send(command.spawn()).is_err() {
+                tracing::warn!("a command that started too slowly was dropped");
+            }
+        })
+        .map_err(reason)?;
+    Ok(spawned)
 }
 
 fn command(request: &Request) -> Command {

@@ -64,7 +64,7 @@ impl Plan {
     }
 
     fn become_leader(&self) -> io::Result<()> {
-        default_signals();
+        default_signals()?;
         setsid()?;
         umask(Mode::from_bits_truncate(0o022));
         prefer_for_oom()?;
@@ -105,7 +105,7 @@ pub(super) fn directory_errno(error: &io::Error) -> Option<Errno> {
 #[allow(unsafe_code)]
 fn supervise(leader: libc::pid_t) -> ! {
     // No signal but SIGKILL and SIGSTOP, which the sidecar alone can send, comes between.
-    let masked = SigSet::all().thread_set_mask();
+    let masked = SigSet::all().thread_set_mask().and(prctl::set_name(c"supervisor"));
     each_fd_from(0, 0, close);
     let mut status = 0;
     let code = loop {
@@ -124,13 +124,14 @@ fn exit_code(status: libc::c_int) -> libc::c_int {
     if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
 }
 
-/// What the sidecar's own parent chose to ignore must not be ignored by commands.
+/// What the sidecar, or its own parent, blocks or ignores must not be so for commands.
 #[allow(unsafe_code)]
-fn default_signals() {
+fn default_signals() -> Result<(), Errno> {
     for signal in Signal::iterator() {
         // SAFETY: the default disposition runs no code of this process. It is fixed, and refused, for some signals.
         unsafe { libc::signal(signal as libc::c_int, libc::SIG_DFL) };
     }
+    SigSet::empty().thread_set_mask()
 }
 
 /// Lets the command open its own pipes anew, as `> /dev/stderr` does.

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const TOKEN: &str = "secret";
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Who commands run as in tests: nobody's id on the machine, so that nothing else has it.
 const AGENT: u32 = 54_321;

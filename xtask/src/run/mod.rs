@@ -10,13 +10,14 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use self::progress::Progress;
-use crate::limits::QUESTION_MAX;
+use crate::limits::{PIPE_MAX, QUESTION_MAX};
 
 /// How often a running program is looked at.
 const LOOK_MS: u64 = 50;
@@ -73,10 +74,17 @@ pub(crate) fn stream(command: &mut Command, limit: Duration, keep: fn(&str) -> b
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
     let pipe = child.stdout.take().context("standard output was not piped")?;
-    let reader = thread::spawn(move || pass_on(pipe, keep));
-    let status = wait(&mut child, limit, |_| ())?;
-    let kept = reader.join().map_err(|_| anyhow::anyhow!("the reader of `{}` panicked", shown(command)))?;
-    Ok(Streamed { success: status.success(), kept })
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&kept);
+    let reader = thread::spawn(move || pass_on(pipe, keep, &heard));
+    let status = wait(&mut child, limit, |_| ()).with_context(|| format!("`{}`", shown(command)));
+    settle(&reader);
+    let kept = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+    let success = status.map(|status| status.success()).unwrap_or_else(|error| {
+        println!("error: {error:#}");
+        false
+    });
+    Ok(Streamed { success, kept })
 }
 
 /// How a streamed program ended.
@@ -128,10 +136,9 @@ fn both(command: &mut Command, limit: Duration) -> Result<(ExitStatus, String, S
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start `{}`", shown(command)))?;
-    let out = collect(child.stdout.take());
-    let err = collect(child.stderr.take());
+    let (out, err) = (collect(child.stdout.take()), collect(child.stderr.take()));
     let status = wait(&mut child, limit, |_| ()).with_context(|| format!("`{}`", shown(command)))?;
-    Ok((status, out.join().unwrap_or_default(), err.join().unwrap_or_default()))
+    Ok((status, text_of(out), text_of(err)))
 }
 
 fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
@@ -143,18 +150,29 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Strin
     })
 }
 
-fn pass_on(pipe: impl Read, keep: fn(&str) -> bool) -> Vec<String> {
-    let mut kept = Vec::new();
+fn text_of(reader: thread::JoinHandle<String>) -> String {
+    settle(&reader);
+    if reader.is_finished() { reader.join().unwrap_or_default() } else { String::new() }
+}
+
+/// Gives a reader time to reach the end. Not for ever: something that the program left running may hold the pipe.
+fn settle<T>(reader: &thread::JoinHandle<T>) {
+    let started = Instant::now();
+    while !reader.is_finished() && started.elapsed() < PIPE_MAX {
+        thread::sleep(Duration::from_millis(LOOK_MS));
+    }
+}
+
+fn pass_on(pipe: impl Read, keep: fn(&str) -> bool, kept: &Mutex<Vec<String>>) {
     let mut out = std::io::stdout();
     for line in BufReader::new(pipe).split(b'\n').map_while(std::result::Result::ok) {
         let line = String::from_utf8_lossy(&line).into_owned();
         // Nobody reading our output is no reason to stop the tests.
         writeln!(out, "{line}").ok();
         if keep(&line) {
-            kept.push(line);
+            kept.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
     }
-    kept
 }
 
 fn wait(child: &mut Child, limit: Duration, mut tick: impl FnMut(Duration)) -> Result<ExitStatus> {
@@ -182,6 +200,26 @@ fn shown(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_program_leaves_running_does_not_hold_us_up() {
+        let started = Instant::now();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 3 passed; echo noise; setsid sleep 30 & exit 0"]);
+        let streamed = stream(&mut command, Duration::from_secs(20), |line| line.ends_with("passed")).unwrap();
+        assert!(streamed.success);
+        assert_eq!(streamed.kept, ["3 passed"]);
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_stream_that_does_not_end_keeps_what_it_said() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 3 passed; tail -f /dev/null"]);
+        let streamed = stream(&mut command, Duration::from_millis(500), |line| line.ends_with("passed")).unwrap();
+        assert!(!streamed.success);
+        assert_eq!(streamed.kept, ["3 passed"]);
+    }
 
     #[test]
     fn a_program_that_does_not_end_is_stopped_with_its_children() {

@@ -10,22 +10,12 @@ use reqwest::header::AUTHORIZATION;
 use reqwest::redirect::Policy;
 use sandbox_protocol::CallKey;
 use sandbox_protocol::http::{CallBody, CallStatus, CallerProof, ErrorBody};
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
+use sandbox_protocol::limits::WAIT_S_MAX;
 use sandbox_protocol::receipt::{ReadCall, domain};
 
 use super::AnswerError;
 use crate::chain::Account;
-
-/// Life of a proof: longer than a long-poll, and short enough for clocks that differ by minutes.
-const PROOF_LIFETIME_S: u64 = 120;
-/// Time that an operator has to answer beyond what it was asked to wait.
-const GRACE: Duration = Duration::from_secs(15);
-/// Time to connect.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// Longest body: both streams of a command as hex, twice (as bytes and readable), and the rest.
-const BODY_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX + 1024 * 1024;
-
-const _: () = assert!(PROOF_LIFETIME_S > WAIT_S_MAX && PROOF_LIFETIME_S < SIGNATURE_LIFETIME_S_MAX);
+use crate::limits::{ANSWER_BODY_BYTES_MAX, ANSWER_GRACE, CONNECT_WITHIN, PROOF_LIFETIME_S};
 
 /// What one request brought.
 pub(super) enum Look {
@@ -68,7 +58,7 @@ impl<'a> Operator<'a> {
         let domain = domain(self.account.deployment().chain_id, self.account.deployment().core);
         let proof = sign(self.account.key(), &domain, &document).map_err(AnswerError::Sign)?;
         let request = self.http.get(url).header(AUTHORIZATION, proof.to_string());
-        match request.timeout(Duration::from_secs(wait_s) + GRACE).send().await {
+        match request.timeout(Duration::from_secs(wait_s) + ANSWER_GRACE).send().await {
             Ok(response) => self.sort(key, response).await,
             Err(source) => Ok(Look::NotNow(self.unreachable(source))),
         }
@@ -83,8 +73,8 @@ impl<'a> Operator<'a> {
                 Ok(None) => break,
                 Err(source) => return Ok(Look::NotNow(self.unreachable(source))),
             }
-            if body.len() > BODY_BYTES_MAX {
-                return Err(self.garbled(format!("more than {BODY_BYTES_MAX} bytes")));
+            if body.len() > ANSWER_BODY_BYTES_MAX {
+                return Err(self.garbled(format!("more than {ANSWER_BODY_BYTES_MAX} bytes")));
             }
         }
         if status.is_success() {

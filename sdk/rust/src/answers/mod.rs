@@ -13,14 +13,10 @@ use tokio::time::Instant;
 
 use crate::chain::{Account, ReadError, SubmittedJob};
 use crate::contracts::IAgentSandboxBlueprint::Assignment;
+use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::verify::{self, Expectation, Unproven};
 
 use client::{Look, Operator};
-
-/// Longest pause between two attempts at an operator that fails.
-const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Shortest.
-const RETRY_MIN: Duration = Duration::from_millis(250);
 
 /// Whether an answer must be proven before it is handed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -210,7 +206,7 @@ impl Answers {
     async fn poll(&self, key: CallKey, bound: Duration) -> Result<CallBody, AnswerError> {
         let until = Instant::now() + bound;
         let operator = self.operator_of(key).await?;
-        let (mut pause, mut last) = (RETRY_MIN, None);
+        let (mut pause, mut last) = (RETRY_PAUSE_MIN, None);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -218,8 +214,8 @@ impl Answers {
             }
             match operator.look(key, left).await {
                 Ok(Look::Body(body)) if body.status != CallStatus::Pending => return Ok(*body),
-                Ok(Look::Body(_)) => (pause, last) = (RETRY_MIN, None),
-                Ok(Look::NotNow(error)) => (pause, last) = ((pause * 2).min(RETRY_MAX), Some(Box::new(error))),
+                Ok(Look::Body(_)) => (pause, last) = (RETRY_PAUSE_MIN, None),
+                Ok(Look::NotNow(error)) => (pause, last) = ((pause * 2).min(RETRY_PAUSE_MAX), Some(Box::new(error))),
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now()))).await;

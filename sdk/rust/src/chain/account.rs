@@ -11,17 +11,11 @@ use alloy::sol_types::SolEvent;
 use alloy::transports::TransportError;
 use tokio::time::Instant;
 
-use super::{Chain, POLL_INTERVAL};
+use super::Chain;
 use crate::calls::Invocation;
 use crate::deployment::Deployment;
+use crate::limits::{CHAIN_POLL_PAUSE, HOOK_GAS_RESERVE, MINED_WITHIN_DEFAULT};
 use crate::reverts::Refusal;
-
-/// How long a transaction is waited for.
-const MINED_WITHIN: Duration = Duration::from_secs(120);
-
-/// Gas beyond the estimate. The core's best-effort hooks may take 500,000 each and fail in silence when they get less,
-/// so the least gas at which a transaction succeeds is not enough for it to do all it should.
-const HOOK_GAS_RESERVE: u64 = 1_100_000;
 
 /// A key on a chain.
 #[derive(Debug, Clone)]
@@ -163,8 +157,15 @@ impl Account {
 impl Sender {
     /// Signs with `key`, sends through `provider`, which needs neither signer nor fillers.
     pub fn new(provider: DynProvider, key: PrivateKeySigner) -> Self {
-        let provider = ProviderBuilder::new().wallet(key.clone()).connect_provider(provider).erased();
-        Self { key, provider, mined_within: MINED_WITHIN }
+        // The nonce is asked of the node each time: a cached one fails as soon as the key is used elsewhere too.
+        let provider = ProviderBuilder::default()
+            .with_gas_estimation()
+            .with_simple_nonce_management()
+            .fetch_chain_id()
+            .wallet(key.clone())
+            .connect_provider(provider)
+            .erased();
+        Self { key, provider, mined_within: MINED_WITHIN_DEFAULT }
     }
 
     /// Its address.
@@ -214,7 +215,7 @@ impl Sender {
                 }
                 Ok(None) => {}
             }
-            tokio::time::sleep(POLL_INTERVAL).await;
+            tokio::time::sleep(CHAIN_POLL_PAUSE).await;
         }
     }
 }

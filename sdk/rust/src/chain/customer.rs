@@ -6,9 +6,10 @@ use alloy::primitives::{Address, B256, U256, keccak256};
 use sandbox_protocol::CallKey;
 use tokio::time::Instant;
 
-use super::{Account, Chain, Mined, POLL_INTERVAL, ReadError, SendError};
+use super::{Account, Chain, Mined, ReadError, SendError};
 use crate::calls::{self, ServiceTerms};
 use crate::contracts::ITangleCore::{JobSubmitted, Service, ServiceRequested};
+use crate::limits::CHAIN_POLL_PAUSE;
 use crate::requests::JobRequest;
 
 /// The core's status of a service that is neither pending nor ended.
@@ -181,7 +182,7 @@ impl Chain {
                 let waited_s = bound.as_secs();
                 return Err(CustomerError::NotActivated { request: id, approvals, operators, waited_s });
             }
-            tokio::time::sleep(POLL_INTERVAL).await;
+            tokio::time::sleep(CHAIN_POLL_PAUSE).await;
         }
     }
 }

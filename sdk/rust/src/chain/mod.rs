@@ -7,8 +7,6 @@ mod account;
 mod customer;
 mod reads;
 
-use std::time::Duration;
-
 use alloy::primitives::Address;
 use alloy::providers::{DynProvider, Provider, ProviderBuilder};
 use alloy::transports::TransportError;
@@ -20,9 +18,6 @@ use crate::deployment::Deployment;
 pub use account::{Account, Mined, SendError, Sender};
 pub use customer::{CustomerError, RequestedService, SubmittedJob, is_active};
 pub use reads::{ReadError, Submission};
-
-/// Pause between two looks at something that is awaited on chain.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A blueprint that was found where its addresses say.
 #[derive(Debug, Clone)]

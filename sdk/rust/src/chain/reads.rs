@@ -12,10 +12,8 @@ use sandbox_protocol::{CallKey, SandboxId};
 use super::Chain;
 use crate::contracts::IAgentSandboxBlueprint::{Assignment, OperatorView, SandboxView};
 use crate::contracts::ITangleCore::{JobCall, JobSubmitted, Service, ServiceActivated, ServiceRequest};
+use crate::limits::LOG_WINDOW_BLOCKS;
 use crate::reverts::Refusal;
-
-/// Blocks looked through around the second in which something is known to have happened.
-const LOG_WINDOW_BLOCKS: u64 = 256;
 
 /// A question that the chain did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -178,14 +176,15 @@ impl Chain {
     /// [`ReadError`].
     pub async fn submission(&self, key: CallKey) -> Result<Option<Submission>, ReadError> {
         let Some(call) = self.job_call(key).await? else { return Ok(None) };
-        let since = self.first_block_since(call.createdAt).await?;
+        let head = self.head().await?;
+        let since = self.first_block_since(call.createdAt, head).await?;
         let filter = Filter::new()
             .address(self.deployment().core)
             .event_signature(JobSubmitted::SIGNATURE_HASH)
             .topic1(U256::from(key.service))
             .topic2(U256::from(key.call))
             .from_block(since)
-            .to_block(since.saturating_add(LOG_WINDOW_BLOCKS));
+            .to_block(head.min(since.saturating_add(LOG_WINDOW_BLOCKS)));
         let logs = self.provider().get_logs(&filter).await.map_err(ReadError::node("eth_getLogs"))?;
         Ok(logs.first().and_then(|log| submission(key, log)))
     }
@@ -206,9 +205,9 @@ impl Chain {
 
     /// The first block of ours that is not older than `time` (seconds since 1970), by bisection: ranges of logs stay
     /// narrow however long the chain is.
-    async fn first_block_since(&self, time: u64) -> Result<u64, ReadError> {
+    async fn first_block_since(&self, time: u64, head: u64) -> Result<u64, ReadError> {
         let deployed = self.blueprint().deployedBlock().call().await.map_err(ReadError::on("deployedBlock"))?;
-        let (mut low, mut high) = (deployed, self.head().await?);
+        let (mut low, mut high) = (deployed, head);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.block_time(middle).await? < time { low = middle + 1 } else { high = middle }

@@ -8,6 +8,7 @@ use crate::contracts::ITangleCore::{
     BlueprintBinary, BlueprintConfig, BlueprintDefinition, BlueprintMetadata, BlueprintSource, JobDefinition,
     NativeSource,
 };
+use crate::limits::SERVICE_OPERATORS_MAX;
 
 /// The core's numbers.
 const MEMBERSHIP_FIXED: u8 = 0;
@@ -17,9 +18,6 @@ const SOURCE_NATIVE: u8 = 2;
 const FETCHER_HTTP: u8 = 2;
 const ARCH_AMD64: u8 = 5;
 const OS_LINUX: u8 = 1;
-
-/// Most operators of a service; the contract's own bound.
-const OPERATORS_MAX: u32 = 10;
 
 /// The operator binary that a blueprint manager fetches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +96,7 @@ fn config() -> BlueprintConfig {
         membership: MEMBERSHIP_DYNAMIC,
         pricing: PRICING_EVENT_DRIVEN,
         minOperators: 1,
-        maxOperators: OPERATORS_MAX,
+        maxOperators: SERVICE_OPERATORS_MAX,
         subscriptionRate: U256::ZERO,
         subscriptionInterval: 0,
         eventRate: RECEIPT_WEI,

@@ -33,12 +33,12 @@ mod tests {
     use super::*;
 
     /// The core refuses smaller payments, which it could not split.
-    const CORE_PAYMENT_WEI_MIN: u64 = 100;
+    const CORE_PAYMENT_WEI: u64 = 100;
 
     #[test]
     fn no_job_is_free_and_each_can_be_split() {
         for id in 0..Job::TABLE_LENGTH {
-            assert!(price_wei(id) >= RECEIPT_WEI && price_wei(id) > U256::from(CORE_PAYMENT_WEI_MIN), "job {id}");
+            assert!(price_wei(id) >= RECEIPT_WEI && price_wei(id) > U256::from(CORE_PAYMENT_WEI), "job {id}");
         }
     }
 

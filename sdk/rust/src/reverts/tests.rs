@@ -1,3 +1,5 @@
+//! Reverts as nodes report them, and what is said of them.
+
 use alloy::primitives::{Address, U256, hex};
 use alloy::sol_types::SolError;
 use alloy::transports::{RpcError, TransportError};

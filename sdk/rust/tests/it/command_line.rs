@@ -124,6 +124,18 @@ async fn a_sandbox_is_created_used_deleted_and_its_answers_are_proven() {
 }
 
 #[tokio::test]
+async fn a_sandbox_is_of_use_as_soon_as_its_creation_ends() {
+    let (terminal, service) = Terminal::with_service(Manner::Eager).await;
+    for call in 0..3 {
+        let created = terminal.run(&["create"]).await;
+        created.check(0, "");
+        let id = format!("sbx-{service}-{}-0", call * 2);
+        assert_eq!(created.text(), id);
+        terminal.run(&["exec", &id, "--", "true"]).await.check(3, "warned");
+    }
+}
+
+#[tokio::test]
 async fn a_job_that_was_not_done_says_whose_matter_it_is() {
     let (terminal, service) = Terminal::with_service(Manner::Honest).await;
     terminal.run(&["create"]).await.check(0, "");
@@ -184,8 +196,8 @@ async fn a_service_is_requested_drawn_and_shown() {
     let blueprint = terminal.world.deployment.blueprint_id;
     foreign.check(121, &format!("sandbox: service 0 is of blueprint 0, not of blueprint {blueprint}"));
 
-    let many = terminal.run(&["service", "request", "--count", "9", "--seed", &B256::ZERO.to_string()]).await;
-    many.check(121, "sandbox: 9 operators asked for, 1 are eligible");
+    let many = terminal.run(&["service", "request", "--count", "2", "--seed", &B256::ZERO.to_string()]).await;
+    many.check(121, "sandbox: 2 operators asked for, 1 are eligible");
     let late = terminal.run(&["service", "request", "--count", "1", "--within", "0"]).await;
     late.check(125, &format!("sandbox: service request {} has 0 of 1 approvals after 0 s", request + 1));
 }

@@ -20,6 +20,8 @@ pub(crate) enum Manner {
     Honest,
     /// Does not know the call at first, then has no answer at first.
     Slow,
+    /// Answers first and settles afterwards.
+    Eager,
     /// Hands over another response than it attested to.
     Forging,
     /// Settles on chain and keeps the response.
@@ -72,11 +74,18 @@ async fn reply(request: &str, account: &Account, (manner, round): (Manner, u32))
         (Manner::Slow, 0) => (404, error("unknown_call")),
         (Manner::Slow, 1) | (Manner::Idle, _) => (200, pending(key)),
         (Manner::Withholding, _) => {
-            answer(account, key).await;
+            settle(account, &answer(account, key).await.receipt.receipt).await;
             (503, error("busy"))
+        }
+        (Manner::Eager, _) => {
+            let answer = answer(account, key).await;
+            let (account, receipt) = (account.clone(), answer.receipt.receipt.clone());
+            tokio::spawn(async move { settle(&account, &receipt).await });
+            (200, body(key, CallStatus::Answered, Some(answer)))
         }
         (Manner::Honest | Manner::Slow | Manner::Forging, _) => {
             let mut answer = answer(account, key).await;
+            settle(account, &answer.receipt.receipt).await;
             if manner == Manner::Forging {
                 answer.response = JobError::default().abi_encode().into();
             }
@@ -100,7 +109,7 @@ fn is_proven(request: &str, account: &Account, key: CallKey) -> bool {
     recover(&asked, deployment.chain_id, deployment.core, &proof.signature) == Some(proof.address)
 }
 
-/// The call's answer, settled on chain by the first who asks for it.
+/// The call's answer.
 async fn answer(account: &Account, key: CallKey) -> AnswerBody {
     let submission = account.chain().submission(key).await.unwrap().unwrap();
     let job = Job::from_id(submission.job).unwrap();
@@ -123,7 +132,6 @@ async fn answer(account: &Account, key: CallKey) -> AnswerBody {
         ended_block: submission.block,
         duration_ms: 1,
     };
-    settle(account, &receipt).await;
     let (chain_id, core) = (account.deployment().chain_id, account.deployment().core);
     let signature = account.key().sign_hash_sync(&receipt.eip712_signing_hash(&domain(chain_id, core))).unwrap();
     let response_json = response_json(job, failure, &response).unwrap();
@@ -131,6 +139,7 @@ async fn answer(account: &Account, key: CallKey) -> AnswerBody {
     AnswerBody { outcome, failure, response, response_json, receipt, transaction: None }
 }
 
+/// Puts the receipt on chain, once.
 async fn settle(account: &Account, receipt: &SandboxReceipt) {
     let known = account.chain().assignment(receipt.key()).await.unwrap().unwrap();
     if !known.answered {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use alloy::primitives::{Address, B256};
 use alloy::transports::http::reqwest::Url;
 use clap::{Parser, Subcommand};
+use sandbox_protocol::sandbox_id::NotASandboxId;
 use sandbox_protocol::{CallKey, SandboxId};
 
 /// Seconds after which the core lets nobody approve a request any more.
@@ -211,19 +212,30 @@ pub(crate) struct VerifyArgs {
     pub(crate) offline: bool,
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    if name.is_empty() { Err("the name is empty".into()) } else { Ok((name.to_owned(), value.to_owned())) }
+/// A word of the command line that is not of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WordError {
+    #[error("expected NAME=VALUE")]
+    Variable,
+    #[error("expected SERVICE/CALL, two numbers")]
+    Call,
 }
 
-fn sandbox(text: &str) -> Result<SandboxId, String> {
-    SandboxId::from_endpoint(text).map_err(|error| error.to_string())
+fn variable(text: &str) -> Result<(String, String), WordError> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(WordError::Variable),
+    }
+}
+
+fn sandbox(text: &str) -> Result<SandboxId, NotASandboxId> {
+    SandboxId::from_endpoint(text)
 }
 
 /// A call as [`CallKey`] prints it.
-pub(crate) fn call_key(text: &str) -> Result<CallKey, String> {
-    let number = |text: &str| text.parse().map_err(|_| "expected SERVICE/CALL, two numbers".to_owned());
-    let (service, call) = text.split_once('/').ok_or("expected SERVICE/CALL")?;
+pub(crate) fn call_key(text: &str) -> Result<CallKey, WordError> {
+    let number = |text: &str| text.parse().map_err(|_| WordError::Call);
+    let (service, call) = text.split_once('/').ok_or(WordError::Call)?;
     Ok(CallKey { service: number(service)?, call: number(call)? })
 }
 

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use sandbox_protocol::Job;
 use sandbox_protocol::abi::{self, ExecResponse, SandboxCreateResponse, SandboxStatusResponse};
 use sandbox_protocol::http::{AnswerBody, CallBody};
 use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
+use sandbox_sdk::verify;
 
 use super::call::{answer_of, save};
 use crate::args::{AnswerArgs, CreateArgs, ExecArgs, RemoveArgs};
@@ -58,6 +60,8 @@ pub(crate) async fn exec(args: ExecArgs, settings: &Settings, output: &Output) -
     finish_exec(&body, output)
 }
 
+/// The proven answer to a job. That of a job which changes what the chain holds is waited for on chain too, since the next
+/// job is judged by that.
 async fn answered(
     service: u64,
     request: JobRequest,
@@ -68,8 +72,13 @@ async fn answered(
     output.progress(&format!("submitting {} to service {service}", request.job.name()));
     let submitted = answers.account().submit_job(service, request).await?;
     output.progress(&format!("call {} is in block {}, waiting for its operator", submitted.key, submitted.block));
-    let body = answers.wait_for(&submitted, Duration::from_secs(args.within)).await?;
+    let within = Duration::from_secs(args.within);
+    let body = answers.wait_for(&submitted, within).await?;
     save(args.save.as_deref(), &body)?;
+    if submitted.request.job != Job::Exec {
+        output.progress("waiting for the receipt to be on chain");
+        verify::wait_until_settled(answers.account().chain(), answer_of(&body)?, within).await?;
+    }
     Ok(body)
 }
 

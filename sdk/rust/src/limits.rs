@@ -1,0 +1,45 @@
+//! Every bound of this client. What two sides must agree on stands in `sandbox_protocol::limits`.
+
+use std::time::Duration;
+
+use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
+
+/// Operators of a service: the contract's own bound.
+pub const SERVICE_OPERATORS_MAX: u32 = 8;
+
+/// How long a transaction is waited for, unless the caller says otherwise.
+pub const MINED_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
+/// Pause between two looks at something that is awaited on chain.
+pub const CHAIN_POLL_PAUSE: Duration = Duration::from_millis(250);
+/// Gas beyond the estimate. The core's best-effort hooks may take 500,000 each and fail in silence when they get less,
+/// so the least gas at which a transaction succeeds is not enough for it to do all it should.
+pub const HOOK_GAS_RESERVE: u64 = 1_100_000;
+/// Blocks looked through around the second in which something is known to have happened.
+pub const LOG_WINDOW_BLOCKS: u64 = 256;
+
+/// Time to connect to an operator.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Time that an operator has to answer beyond what it was asked to wait.
+pub const ANSWER_GRACE: Duration = Duration::from_secs(15);
+/// Life of a caller's proof: longer than a long-poll, and short enough for clocks that differ by minutes.
+pub const PROOF_LIFETIME_S: u64 = 120;
+/// Body of an answer: both streams of a command as hex, twice (as bytes and readable), and the rest.
+pub const ANSWER_BODY_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX + 1024 * 1024;
+/// Pause between two attempts at an operator that fails, doubled from the least to the most.
+pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
+/// See [`RETRY_PAUSE_MIN`].
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+const _: () = assert!(PROOF_LIFETIME_S > WAIT_S_MAX && PROOF_LIFETIME_S < SIGNATURE_LIFETIME_S_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contract_takes_as_many_operators() {
+        let solidity = include_str!("../../../contracts/src/AgentSandboxBlueprint.sol");
+        let line = format!("SERVICE_OPERATORS_MAX = {SERVICE_OPERATORS_MAX};");
+        assert!(solidity.contains(&line), "AgentSandboxBlueprint.sol lacks `{line}`");
+    }
+}

@@ -1,0 +1,100 @@
+//! A local chain with the real Tangle core, our blueprint on it, and who takes part.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use alloy::primitives::Address;
+use anyhow::{Context, Result};
+use sandbox_sdk::deploy::{Plan, Release, deploy};
+use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain, Tools};
+use sandbox_sdk::{Account, Chain, Deployment};
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::node::Node;
+
+/// Who owns the blueprint.
+pub const DEVELOPER: usize = 0;
+/// The first operator; it is staked in the snapshot.
+pub const OPERATOR: usize = 1;
+/// The second operator, staked as well.
+pub const SECOND_OPERATOR: usize = 2;
+/// A customer with coin.
+pub const CUSTOMER: usize = 5;
+/// Another.
+pub const STRANGER: usize = 6;
+
+/// The ground.
+pub struct Ground {
+    /// The chain process.
+    pub chain: DevChain,
+    /// Where the blueprint is.
+    pub deployment: Deployment,
+    dir: TempDir,
+}
+
+impl Ground {
+    /// Starts a chain that makes a block per transaction, and deploys the blueprint.
+    ///
+    /// # Errors
+    /// The tools are not installed, the contracts not built, or the chain refuses.
+    pub async fn new() -> Result<Self> {
+        Self::with_blocks(None).await
+    }
+
+    /// As [`Ground::new`], with a block per `block_time` where that is given.
+    ///
+    /// # Errors
+    /// As [`Ground::new`].
+    pub async fn with_blocks(block_time: Option<Duration>) -> Result<Self> {
+        let tools = Tools::find().context("the chain's tools")?;
+        let chain = DevChain::start(&tools, block_time).await.context("the chain")?;
+        let plan = Plan {
+            rpc_url: chain.rpc_url().clone(),
+            core: CORE,
+            artifact: devchain::artifact(),
+            block_time_ms: BLOCK_TIME_MS,
+            release: Release::unpublished(),
+        };
+        let deployment = deploy(&plan, devchain::key(DEVELOPER)).await.context("the blueprint")?;
+        let dir = tempfile::Builder::new().prefix("sbx").tempdir().context("no directory")?;
+        let ground = Self { chain, deployment, dir };
+        ground.deployment.save(&ground.addresses_file()).context("the addresses file")?;
+        Ok(ground)
+    }
+
+    /// The file that the command line reads the addresses from.
+    pub fn addresses_file(&self) -> PathBuf {
+        self.dir.path().join("deployment.json")
+    }
+
+    /// An operator with one of the chain's keys, not started.
+    ///
+    /// # Errors
+    /// As [`Node::new`].
+    pub fn node(&self, key: usize) -> Result<Node> {
+        Node::new(&self.deployment, &devchain::KEYS[key].to_string())
+    }
+
+    /// A customer at the command line.
+    ///
+    /// # Errors
+    /// The program is not built, or the key cannot be written.
+    pub fn client(&self, key: usize) -> Result<Client> {
+        Client::new(&self.addresses_file(), &self.dir.path().join(format!("key-{key}")), &devchain::KEYS[key].to_string())
+    }
+
+    /// An account of the library.
+    ///
+    /// # Errors
+    /// The chain does not answer.
+    pub async fn account(&self, key: usize) -> Result<Account> {
+        let chain = Chain::connect(self.deployment.clone()).await.context("the chain")?;
+        Ok(Account::new(chain, devchain::key(key)))
+    }
+
+    /// An address of the chain.
+    pub fn address(key: usize) -> Address {
+        devchain::key(key).address()
+    }
+}
