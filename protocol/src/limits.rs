@@ -45,7 +45,7 @@ pub const ENV_VARS_MAX: usize = 256;
 pub const ENV_VAR_BYTES_MAX: usize = 32 * 1024;
 
 /// Inputs of a job; the contract refuses more.
-pub const JOB_INPUT_BYTES_MAX: usize = 16 * 1024;
+pub const JOB_INPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// How far ahead a caller's signature on an HTTP request may expire.
 pub const SIGNATURE_LIFETIME_S_MAX: u64 = 300;
@@ -56,3 +56,12 @@ const _: () = assert!(EXEC_TIMEOUT_MS_DEFAULT <= EXEC_TIMEOUT_MS_MAX);
 const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <= MEMORY_MB_MAX);
 const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn solidity_gives_inputs_the_same_bound() {
+        let solidity = include_str!("../../contracts/src/AgentSandboxBlueprint.sol").replace('_', "");
+        assert!(solidity.contains(&format!("INPUTBYTESMAX = {};", super::JOB_INPUT_BYTES_MAX)));
+    }
+}

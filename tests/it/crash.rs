@@ -139,9 +139,7 @@ async fn told_to_end_a_node_finishes_the_command_in_hand() -> Result<()> {
     let account = world.ground.account(CUSTOMER).await?;
     let exec = ExecBuilder::new(sandbox.parse()?, "touch begun; sleep 1; echo finished").build()?;
     let submitted = account.submit_job(world.service, exec).await?;
-    let begun = || async {
-        world.customer.exec(&sandbox, "test -e begun").await.ok()?.status.success().then_some(())
-    };
+    let begun = || async { world.customer.exec(&sandbox, "test -e begun").await.ok()?.status.success().then_some(()) };
     until("the command to begin", BOUND, begun).await?;
     world.node.stop().await?;
     assert_eq!(engine::containers(&world.node.run_dir())?.len(), 1, "sandboxes outlive their operator's process");

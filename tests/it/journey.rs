@@ -1,8 +1,11 @@
 //! The road of a customer: rent, create, run, prove, delete; and the operator is paid.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use sandbox_tests::engine;
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR, STRANGER};
+use sandbox_tests::wait::until;
 
 use crate::world::{World, shown};
 
@@ -49,7 +52,8 @@ async fn an_answer_can_be_proven_with_and_without_the_chain_and_a_changed_one_ca
     assert!(save.status.success(), "{:?}", shown(&save));
 
     world.customer.text(&["verify", "--offline", &path]).await?;
-    world.customer.text(&["verify", &path]).await?;
+    let settled = || async { world.customer.text(&["verify", &path]).await.ok() };
+    until("the receipt on chain", Duration::from_secs(30), settled).await?;
     world.customer.text(&["verify", &format!("{}/1", world.service)]).await?;
 
     let honest = std::fs::read_to_string(&saved)?;

@@ -2,12 +2,18 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use alloy::primitives::U256;
+use alloy::sol_types::SolValue as _;
 use anyhow::{Context, Result};
 use sandbox_protocol::Job;
+use sandbox_protocol::abi::{JobReceipt, SandboxCreateRequest};
+use sandbox_protocol::limits::JOB_INPUT_BYTES_MAX;
+use sandbox_sdk::answers::Answers;
 use sandbox_sdk::calls;
 use sandbox_sdk::chain::SendError;
+use sandbox_sdk::requests::{ExecBuilder, JobRequest};
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR, SECOND_OPERATOR, STRANGER};
 
 use crate::world::{World, shown};
@@ -45,7 +51,7 @@ async fn what_the_chain_can_see_is_refused_there_without_a_call_or_a_payment() -
             let refusal = with_price(job.id(), inputs).await?;
             assert!(refusal.contains("inputs"), "{refusal}");
         }
-        let refusal = with_price(job.id(), vec![0; 64 * 1024]).await?;
+        let refusal = with_price(job.id(), vec![0; JOB_INPUT_BYTES_MAX + 32]).await?;
         assert!(refusal.contains("bytes"), "{refusal}");
     }
     assert!(matches!(account.send(&request(0, Vec::new())).await, Err(SendError::Refused(_))), "an unpaid call");
@@ -66,24 +72,19 @@ async fn what_the_chain_can_see_is_refused_there_without_a_call_or_a_payment() -
 #[tokio::test(flavor = "multi_thread")]
 async fn what_only_execution_shows_is_answered_with_a_receipt_of_outcome_1() -> Result<()> {
     let world = World::new().await?;
-    let service = world.service.to_string();
-    let create = async |more: &[&str]| {
-        let args = [&["create", "--service", &service, "--within", "60"], more].concat();
-        world.customer.run(&args).await
-    };
-    for (more, reason) in [
-        (vec!["--cpu", "1000000"], "cpu_cores 1000000 is outside 1–128"),
-        (vec!["--memory-mb", "1"], "memory_mb 1 is outside 64–1048576"),
-        (vec!["--disk-gb", "18446744073709551615"], "disk_gb 18446744073709551615 is outside 1–16384"),
-        (vec!["--image", "evil:latest"], "image \"evil:latest\" is not on the operator's allow-list"),
-        (vec!["--idle-timeout", "60"], "idle_timeout_seconds: not offered by this operator"),
+    for (request, failure, field) in [
+        (change(|r| r.cpu_cores = 1_000_000), "resources_out_of_range", "cpu_cores"),
+        (change(|r| r.memory_mb = 1), "resources_out_of_range", "memory_mb"),
+        (change(|r| r.disk_gb = u64::MAX), "resources_out_of_range", "disk_gb"),
+        (change(|r| r.env_json = r#"{"A":1}"#.into()), "bad_env", "env_json"),
+        (change(|r| r.env_json = r#"{"SANDBOX_IMAGE":"evil:1"}"#.into()), "image_not_allowed", "image"),
+        (change(|r| r.idle_timeout_seconds = 60), "unsupported", "idle_timeout_seconds"),
     ] {
-        let (code, _, stderr) = shown(&create(&more).await?);
-        assert_eq!(code, Some(122), "{more:?}: {stderr}");
-        assert!(stderr.contains(reason), "{more:?}: {stderr}");
+        assert_eq!(refused_create(&world, request).await?, ("caller".into(), failure.into()), "{field}");
     }
-    let bad_env = bad_env_create(&world).await?;
-    assert_eq!(bad_env, ("caller".into(), "bad_env".into()));
+    let output = world.customer.run(&["create", "--service", &world.service.to_string(), "--image", "evil:1"]).await?;
+    let (code, _, stderr) = shown(&output);
+    assert_eq!((code, stderr.as_str()), (Some(122), "sandbox: image \"evil:1\" is not on the operator's allow-list\n"));
     assert_eq!(world.leftovers()?, Vec::<String>::new());
 
     let sandbox = world.create().await?;
@@ -98,17 +99,18 @@ async fn what_only_execution_shows_is_answered_with_a_receipt_of_outcome_1() -> 
     Ok(())
 }
 
-/// The command line cannot be made to send a broken `env_json`, so the library does.
-async fn bad_env_create(world: &World) -> Result<(String, String)> {
-    use alloy::sol_types::SolValue as _;
-    use sandbox_protocol::abi::SandboxCreateRequest;
-    use sandbox_sdk::answers::Answers;
-    use sandbox_sdk::requests::JobRequest;
+fn change(change: impl FnOnce(&mut SandboxCreateRequest)) -> SandboxCreateRequest {
+    let mut request = SandboxCreateRequest::default();
+    change(&mut request);
+    request
+}
+
+/// Outcome and failure of a request that the command line would not send.
+async fn refused_create(world: &World, request: SandboxCreateRequest) -> Result<(String, String)> {
     let account = world.ground.account(CUSTOMER).await?;
-    let request = SandboxCreateRequest { env_json: "{\"A\":1}".into(), ..Default::default() };
     let request = JobRequest { job: Job::SandboxCreate, inputs: request.abi_encode().into() };
     let submitted = account.submit_job(world.service, request).await?;
-    let body = Answers::new(account)?.wait_for(&submitted, std::time::Duration::from_secs(60)).await?;
+    let body = Answers::new(account)?.wait_for(&submitted, Duration::from_secs(60)).await?;
     let answer = body.answer.context("no answer")?;
     let outcome = serde_json::to_value(answer.outcome)?;
     let failure = answer.failure.context("no failure")?.to_string();
@@ -148,7 +150,8 @@ impl FullDisk {
     fn new() -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("sbx").tempdir()?;
         let path = dir.path().display().to_string();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k,nr_inodes=1", "tmpfs", &path]).status()?;
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k,nr_inodes=1", "tmpfs", &path]).status()?;
         anyhow::ensure!(mounted.success(), "cannot mount a small file system; this test needs root");
         let refused = std::fs::DirBuilder::new().mode(0o700).create(dir.path().join("probe"));
         anyhow::ensure!(refused.is_err(), "the file system is not full");
@@ -182,25 +185,25 @@ async fn a_wrong_operators_receipt_neither_completes_a_call_nor_is_paid() -> Res
     let account = ground.account(OPERATOR).await?;
     let id: sandbox_protocol::SandboxId = sandbox.parse()?;
     let holder = account.chain().sandbox(id).await?.operator;
-    let (holding, wrong) = if holder == account.address() { (&mut first, SECOND_OPERATOR) } else { (&mut second, OPERATOR) };
+    let (holding, wrong) =
+        if holder == account.address() { (&mut first, SECOND_OPERATOR) } else { (&mut second, OPERATOR) };
     holding.kill()?;
 
     let customer_account = ground.account(CUSTOMER).await?;
-    let exec = sandbox_sdk::requests::ExecBuilder::new(id, "true").build()?;
+    let exec = ExecBuilder::new(id, "true").build()?;
     let submitted = customer_account.submit_job(service, exec).await?;
     let wrong = ground.account(wrong).await?;
     let earned = wrong.chain().pending_rewards(wrong.address()).await?;
-    let forged = sandbox_protocol::abi::JobReceipt { outcome: 0, responseHash: [7; 32].into(), detail: U256::ZERO };
+    let forged = JobReceipt { outcome: 0, responseHash: [7; 32].into(), detail: U256::ZERO };
     wrong.send(&calls::submit_receipt(&ground.deployment, submitted.key, &forged)).await?;
     let call = wrong.chain().job_call(submitted.key).await?.context("no call")?;
     assert!(!call.completed, "the call is still open");
     assert_eq!(wrong.chain().pending_rewards(wrong.address()).await?, earned, "and nobody was paid");
 
     holding.start().await?;
-    let answers = sandbox_sdk::answers::Answers::new(customer_account)?;
-    let body = answers.wait_for(&submitted, std::time::Duration::from_secs(60)).await?;
+    let answers = Answers::new(customer_account)?;
+    let body = answers.wait_for(&submitted, Duration::from_secs(60)).await?;
     let receipt = body.answer.context("no answer")?.receipt.receipt;
     assert_eq!((receipt.operator, receipt.outcome), (holder, 0));
     Ok(())
 }
-

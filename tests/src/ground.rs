@@ -81,7 +81,11 @@ impl Ground {
     /// # Errors
     /// The program is not built, or the key cannot be written.
     pub fn client(&self, key: usize) -> Result<Client> {
-        Client::new(&self.addresses_file(), &self.dir.path().join(format!("key-{key}")), &devchain::KEYS[key].to_string())
+        Client::new(
+            &self.addresses_file(),
+            &self.dir.path().join(format!("key-{key}")),
+            &devchain::KEYS[key].to_string(),
+        )
     }
 
     /// An account of the library.

@@ -42,6 +42,12 @@ pub(crate) enum FindError {
         /// What it said.
         source: alloy::contract::Error,
     },
+    /// The blueprint is managed by nobody.
+    #[error("BLUEPRINT_ID {blueprint} is not an agent sandbox blueprint: it has no manager contract")]
+    Unmanaged {
+        /// As configured.
+        blueprint: u64,
+    },
     /// The blueprint is not one of ours.
     #[error("BLUEPRINT_ID {blueprint} is not an agent sandbox blueprint")]
     NotOurs {
@@ -90,6 +96,9 @@ async fn find_now(config: &ChainConfig) -> Result<Chain, FindError> {
     let found = ITangleCoreInstance::new(core, &provider).getBlueprint(blueprint).call().await;
     let manager =
         found.map_err(|source| unreachable_or(source, |source| FindError::NoBlueprint { core, blueprint, source }))?;
+    if manager.manager.is_zero() {
+        return Err(FindError::Unmanaged { blueprint });
+    }
     let deployment =
         Deployment { chain_id, rpc_url: rpc_url.clone(), core, manager: manager.manager, blueprint_id: blueprint };
     let chain = Chain::with_provider(deployment, provider).await.map_err(FindError::Connect)?;
