@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, HostConfig, HostConfigLogConfig, Mount, MountTypeEnum,
+    ContainerCreateBody, ContainerInspectResponse, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountTypeEnum,
     MountVolumeOptions, ResourcesUlimits,
 };
 use sandbox_fleet::sandbox::Sandbox;
@@ -45,6 +45,8 @@ pub(crate) fn container(sandbox: &Sandbox, places: &Places, runtime: Option<&str
             format!("SIDECAR_AUTH_TOKEN={token}"),
             format!("AGENT_WORKSPACE_ROOT={WORKSPACE}"),
         ]),
+        // The image's own check would start a process in every sandbox every few seconds; the operator asks the socket.
+        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..HealthConfig::default() }),
         host_config: Some(host_config(sandbox, places, runtime)),
         ..ContainerCreateBody::default()
     }
