@@ -9,8 +9,8 @@ use crate::failure::FailureCode;
 use crate::jobs::Job;
 use crate::receipt::{Outcome, SignedReceipt};
 
-/// Where a call is on its road.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Where a call is on its road, in the order of the road.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
     /// Taken in, not yet answered.
@@ -19,6 +19,22 @@ pub enum CallStatus {
     Answered,
     /// The receipt is on chain.
     Settled,
+}
+
+/// Query of `GET /v1/services/{service}/calls/{call}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallQuery {
+    /// Seconds that the answer is held back until the call has come as far as `until`, at most 60.
+    #[serde(default)]
+    pub wait: u64,
+    /// `answered`, unless told otherwise.
+    #[serde(default = "answered")]
+    pub until: CallStatus,
+}
+
+const fn answered() -> CallStatus {
+    CallStatus::Answered
 }
 
 /// Answer to `GET /v1/services/{service}/calls/{call}`.

@@ -7,52 +7,47 @@ use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
-use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, response_json};
+use sandbox_protocol::http::{AnswerBody, CallBody, CallQuery, CallStatus, response_json};
 use sandbox_protocol::limits::WAIT_S_MAX;
 use sandbox_protocol::{CallKey, Job, Outcome};
-use serde::Deserialize;
 
 use super::{Api, ApiError, now, proof};
 use crate::records::{Answer, CallRecord, Progress};
-
-/// Query of the route.
-#[derive(Debug, Deserialize)]
-pub(super) struct Wait {
-    /// Seconds that the answer is waited for, at most 60.
-    #[serde(default)]
-    wait: u64,
-}
 
 /// Shows a call, waiting for its answer if asked to.
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
     path: Result<Path<(u64, u64)>, PathRejection>,
-    query: Result<Query<Wait>, QueryRejection>,
+    query: Result<Query<CallQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Json<CallBody>, ApiError> {
     let Path((service, call)) = path.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
-    let Query(Wait { wait }) = query.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
+    let Query(CallQuery { wait, until }) = query.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
     if wait > WAIT_S_MAX {
         return Err(ApiError::BadRequest(format!("wait is at most {WAIT_S_MAX} seconds")));
     }
     let key = CallKey { service, call };
     let deployment = api.chain.deployment();
     let caller = proof::caller(&headers, key, now(), (deployment.chain_id, deployment.core))?;
-    let found = waited_for(&api, key, Duration::from_secs(wait)).await?;
+    let found = waited_for(&api, key, (Duration::from_secs(wait), until)).await?;
     match found {
         Some(found) if found.caller == caller => Ok(Json(body(&found)?)),
         Some(_) | None => Err(ApiError::NoCall),
     }
 }
 
-/// The call, as soon as it is answered or the time is over. One that is not known yet may still come in.
-async fn waited_for(api: &Api, key: CallKey, wait: Duration) -> Result<Option<CallRecord>, ApiError> {
+/// The call, as soon as it is far enough or the time is over. One that is not known yet may still come in.
+async fn waited_for(
+    api: &Api,
+    key: CallKey,
+    (wait, until): (Duration, CallStatus),
+) -> Result<Option<CallRecord>, ApiError> {
     let read = || api.records.call(key).map_err(|error| ApiError::Internal(Box::new(error)));
     let mut changes = api.records.changes();
     let answered = async {
         loop {
             let found = read()?;
-            if found.as_ref().is_some_and(|call| call.answer().is_some() || call.progress.is_final()) {
+            if found.as_ref().is_some_and(|call| status(call).is_none_or(|status| status >= until)) {
                 return Ok(found);
             }
             if changes.changed().await.is_err() {
@@ -67,14 +62,18 @@ async fn waited_for(api: &Api, key: CallKey, wait: Duration) -> Result<Option<Ca
     }
 }
 
+/// How far a call is; `None` for one that was never answered here: whoever did has the answer.
+const fn status(call: &CallRecord) -> Option<CallStatus> {
+    match &call.progress {
+        Progress::Seen | Progress::Begun { .. } => Some(CallStatus::Pending),
+        Progress::Answered(_) => Some(CallStatus::Answered),
+        Progress::Settled { .. } => Some(CallStatus::Settled),
+        Progress::Dropped { .. } => None,
+    }
+}
+
 fn body(call: &CallRecord) -> Result<CallBody, ApiError> {
-    let status = match &call.progress {
-        Progress::Seen | Progress::Begun { .. } => CallStatus::Pending,
-        Progress::Answered(_) => CallStatus::Answered,
-        Progress::Settled { .. } => CallStatus::Settled,
-        // It was never answered here; whoever did has the answer.
-        Progress::Dropped { .. } => return Err(ApiError::NoCall),
-    };
+    let status = status(call).ok_or(ApiError::NoCall)?;
     let transaction = match &call.progress {
         Progress::Settled { transaction, .. } => *transaction,
         Progress::Seen | Progress::Begun { .. } | Progress::Answered(_) | Progress::Dropped { .. } => None,

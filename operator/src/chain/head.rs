@@ -31,7 +31,9 @@ pub(crate) async fn follow(chain: Chain, ws_url: Option<Url>, stop: Cancellation
                 if let Some(url) = &ws_url {
                     match subscribed(&chain, url, &publish).await {
                         Ok(()) => tracing::warn!("the subscription to new blocks ended; looking for them"),
-                        Err(error) => tracing::warn!(error = %crate::error_chain(&error), "cannot subscribe to new blocks"),
+                        Err(error) => {
+                            tracing::warn!(error = %crate::error_chain(&error), "cannot subscribe to new blocks")
+                        }
                     }
                 }
                 for _ in 0..POLLS_BEFORE_SUBSCRIBING {

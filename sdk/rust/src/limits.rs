@@ -9,8 +9,11 @@ pub const SERVICE_OPERATORS_MAX: u32 = 8;
 
 /// How long a transaction is waited for, unless the caller says otherwise.
 pub const MINED_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
-/// Pause between two looks at something that is awaited on chain.
-pub const CHAIN_POLL_PAUSE: Duration = Duration::from_millis(250);
+/// Pause between two looks at something that is awaited on chain, doubled from the least to the most: chains that make a
+/// block per transaction have it at once, others in seconds.
+pub const CHAIN_PAUSE_MIN: Duration = Duration::from_millis(4);
+/// See [`CHAIN_PAUSE_MIN`].
+pub const CHAIN_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Gas beyond the estimate. The core's best-effort hooks may take 500,000 each and fail in silence when they get less,
 /// so the least gas at which a transaction succeeds is not enough for it to do all it should.
 pub const HOOK_GAS_RESERVE: u64 = 1_100_000;

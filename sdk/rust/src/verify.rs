@@ -12,8 +12,8 @@ use sandbox_protocol::receipt::VerifyError;
 use sandbox_protocol::{CallKey, Job};
 use tokio::time::Instant;
 
+use crate::chain::pause::Pause;
 use crate::chain::{Chain, ReadError, SubmittedJob};
-use crate::limits::CHAIN_POLL_PAUSE;
 
 /// What a receipt must name to be the answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,9 +177,10 @@ pub async fn settled(chain: &Chain, answer: &AnswerBody) -> Result<(), Unproven>
 /// As [`settled`].
 pub async fn wait_until_settled(chain: &Chain, answer: &AnswerBody, bound: Duration) -> Result<(), Unproven> {
     let until = Instant::now() + bound;
+    let mut pause = Pause::new();
     loop {
         match settled(chain, answer).await {
-            Err(Unproven::NotSettled(_)) if Instant::now() < until => tokio::time::sleep(CHAIN_POLL_PAUSE).await,
+            Err(Unproven::NotSettled(_)) if Instant::now() < until => pause.take().await,
             result => return result,
         }
     }

@@ -9,7 +9,7 @@ use reqwest::Url;
 use reqwest::header::AUTHORIZATION;
 use reqwest::redirect::Policy;
 use sandbox_protocol::CallKey;
-use sandbox_protocol::http::{CallBody, CallStatus, CallerProof, ErrorBody};
+use sandbox_protocol::http::{CallBody, CallQuery, CallStatus, CallerProof, ErrorBody};
 use sandbox_protocol::limits::WAIT_S_MAX;
 use sandbox_protocol::receipt::{ReadCall, domain};
 
@@ -50,14 +50,15 @@ impl<'a> Operator<'a> {
         usable.then(|| Self { http, account, url: url.trim_end_matches('/').to_owned() })
     }
 
-    /// Asks for a call; the operator holds the answer back until there is one, at most `wait`.
-    pub(super) async fn look(&self, key: CallKey, wait: Duration) -> Result<Look, AnswerError> {
+    /// Asks for a call; the operator holds its answer back until the call is as far as `until`, at most `wait`.
+    pub(super) async fn look(&self, key: CallKey, wait: Duration, until: CallStatus) -> Result<Look, AnswerError> {
         let wait_s = wait.as_secs().min(WAIT_S_MAX);
-        let url = format!("{}/v1/services/{}/calls/{}?wait={wait_s}", self.url, key.service, key.call);
+        let url = format!("{}/v1/services/{}/calls/{}", self.url, key.service, key.call);
         let document = ReadCall { service: key.service, call: key.call, expires: now_s() + PROOF_LIFETIME_S };
         let domain = domain(self.account.deployment().chain_id, self.account.deployment().core);
         let proof = sign(self.account.key(), &domain, &document).map_err(AnswerError::Sign)?;
-        let request = self.http.get(url).header(AUTHORIZATION, proof.to_string());
+        let query = CallQuery { wait: wait_s, until };
+        let request = self.http.get(url).query(&query).header(AUTHORIZATION, proof.to_string());
         match request.timeout(Duration::from_secs(wait_s) + ANSWER_GRACE).send().await {
             Ok(response) => self.sort(key, response).await,
             Err(source) => Ok(Look::NotNow(self.unreachable(source))),

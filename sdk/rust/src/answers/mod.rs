@@ -158,9 +158,24 @@ impl Answers {
     /// # Errors
     /// [`AnswerError`].
     pub async fn wait_for(&self, submitted: &SubmittedJob, bound: Duration) -> Result<CallBody, AnswerError> {
-        let body = self.poll(submitted.key, bound).await?;
+        let body = self.poll(submitted.key, CallStatus::Answered, bound).await?;
         if self.proof == Proof::Demanded {
             self.prove(&body, Expectation::of_submitted(self.account.chain(), submitted).await)?;
+        }
+        Ok(body)
+    }
+
+    /// As [`Answers::wait_for`], and its receipt is on chain: a job that builds on this one may follow.
+    ///
+    /// # Errors
+    /// [`AnswerError`].
+    pub async fn wait_until_settled(&self, submitted: &SubmittedJob, bound: Duration) -> Result<CallBody, AnswerError> {
+        let (key, chain) = (submitted.key, self.account.chain());
+        let body = self.poll(key, CallStatus::Settled, bound).await?;
+        if let (Some(answer), Proof::Demanded) = (&body.answer, self.proof) {
+            self.prove(&body, Expectation::of_submitted(chain, submitted).await)?;
+            let settled = verify::wait_until_settled(chain, answer, bound).await;
+            settled.map_err(|source| AnswerError::Unproven { key, source })?;
         }
         Ok(body)
     }
@@ -170,7 +185,7 @@ impl Answers {
     /// # Errors
     /// [`AnswerError`].
     pub async fn wait_for_call(&self, key: CallKey, bound: Duration) -> Result<CallBody, AnswerError> {
-        let body = self.poll(key, bound).await?;
+        let body = self.poll(key, CallStatus::Answered, bound).await?;
         self.prove_from_chain(&body).await?;
         Ok(body)
     }
@@ -181,7 +196,7 @@ impl Answers {
     /// [`AnswerError`].
     pub async fn look(&self, key: CallKey) -> Result<CallBody, AnswerError> {
         let operator = self.operator_of(key).await?;
-        let body = match operator.look(key, Duration::ZERO).await? {
+        let body = match operator.look(key, Duration::ZERO, CallStatus::Answered).await? {
             Look::Body(body) => *body,
             Look::NotNow(error) => return Err(error),
         };
@@ -203,7 +218,7 @@ impl Answers {
         expected.and_then(|expected| proven(answer, &expected)).map_err(|source| AnswerError::Unproven { key, source })
     }
 
-    async fn poll(&self, key: CallKey, bound: Duration) -> Result<CallBody, AnswerError> {
+    async fn poll(&self, key: CallKey, far_enough: CallStatus, bound: Duration) -> Result<CallBody, AnswerError> {
         let until = Instant::now() + bound;
         let operator = self.operator_of(key).await?;
         let (mut pause, mut last) = (RETRY_PAUSE_MIN, None);
@@ -212,8 +227,8 @@ impl Answers {
             if left.is_zero() {
                 return Err(self.too_late(key, bound, last).await);
             }
-            match operator.look(key, left).await {
-                Ok(Look::Body(body)) if body.status != CallStatus::Pending => return Ok(*body),
+            match operator.look(key, left, far_enough).await {
+                Ok(Look::Body(body)) if body.status >= far_enough => return Ok(*body),
                 Ok(Look::Body(_)) => (pause, last) = (RETRY_PAUSE_MIN, None),
                 Ok(Look::NotNow(error)) => (pause, last) = ((pause * 2).min(RETRY_PAUSE_MAX), Some(Box::new(error))),
                 Err(error) => return Err(error),

@@ -12,9 +12,10 @@ use alloy::transports::TransportError;
 use tokio::time::Instant;
 
 use super::Chain;
+use super::pause::Pause;
 use crate::calls::Invocation;
 use crate::deployment::Deployment;
-use crate::limits::{CHAIN_POLL_PAUSE, HOOK_GAS_RESERVE, MINED_WITHIN_DEFAULT};
+use crate::limits::{HOOK_GAS_RESERVE, MINED_WITHIN_DEFAULT};
 use crate::reverts::Refusal;
 
 /// A key on a chain.
@@ -205,6 +206,7 @@ impl Sender {
 
     async fn wait(&self, transaction: B256) -> Result<Mined, SendError> {
         let until = Instant::now() + self.mined_within;
+        let mut pause = Pause::new();
         loop {
             match self.provider.get_transaction_receipt(transaction).await {
                 Ok(Some(receipt)) => return mined(receipt),
@@ -215,7 +217,7 @@ impl Sender {
                 }
                 Ok(None) => {}
             }
-            tokio::time::sleep(CHAIN_POLL_PAUSE).await;
+            pause.take().await;
         }
     }
 }

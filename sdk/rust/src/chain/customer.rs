@@ -6,10 +6,10 @@ use alloy::primitives::{Address, B256, U256, keccak256};
 use sandbox_protocol::CallKey;
 use tokio::time::Instant;
 
+use super::pause::Pause;
 use super::{Account, Chain, Mined, ReadError, SendError};
 use crate::calls::{self, ServiceTerms};
 use crate::contracts::ITangleCore::{JobSubmitted, Service, ServiceRequested};
-use crate::limits::CHAIN_POLL_PAUSE;
 use crate::requests::JobRequest;
 
 /// The core's status of a service that is neither pending nor ended.
@@ -169,6 +169,7 @@ impl Chain {
     pub async fn wait_for_service(&self, requested: &RequestedService, bound: Duration) -> Result<u64, CustomerError> {
         let until = Instant::now() + bound;
         let id = requested.request;
+        let mut pause = Pause::new();
         loop {
             let request = self.request(id).await?.ok_or(CustomerError::Lost(id))?;
             if request.activated {
@@ -182,7 +183,7 @@ impl Chain {
                 let waited_s = bound.as_secs();
                 return Err(CustomerError::NotActivated { request: id, approvals, operators, waited_s });
             }
-            tokio::time::sleep(CHAIN_POLL_PAUSE).await;
+            pause.take().await;
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod account;
 mod customer;
+pub(crate) mod pause;
 mod reads;
 
 use alloy::primitives::Address;

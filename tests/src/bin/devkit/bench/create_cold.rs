@@ -77,7 +77,7 @@ impl Customer {
 
     async fn done(&self, request: JobRequest) -> Result<sandbox_protocol::CallKey> {
         let submitted = self.account.submit_job(self.service, request).await?;
-        let body = self.answers.wait_for(&submitted, BOUND).await?;
+        let body = self.answers.wait_until_settled(&submitted, BOUND).await?;
         let answer = body.answer.context("no answer")?;
         ensure!(answer.receipt.receipt.outcome == 0, "{}", answer.response_json);
         Ok(submitted.key)

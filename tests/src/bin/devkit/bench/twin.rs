@@ -101,15 +101,12 @@ impl Drop for Twin {
     }
 }
 
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => {
-            let mut items = items.clone();
-            items.sort_by_key(ToString::to_string);
-            Value::Array(items)
-        }
-        other => other.clone(),
-    }
+/// A setting whatever its order and spelling: the command line adds a prefix to capabilities.
+fn sorted(value: &Value) -> Vec<String> {
+    let items = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+    let mut items: Vec<String> = items.iter().map(|item| item.to_string().replace("CAP_", "")).collect();
+    items.sort();
+    items
 }
 
 fn path(path: &Path) -> String {

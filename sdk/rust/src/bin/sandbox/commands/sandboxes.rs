@@ -9,7 +9,6 @@ use sandbox_protocol::Job;
 use sandbox_protocol::abi::{self, ExecResponse, SandboxCreateResponse, SandboxStatusResponse};
 use sandbox_protocol::http::{AnswerBody, CallBody};
 use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
-use sandbox_sdk::verify;
 
 use super::call::{answer_of, save};
 use crate::args::{AnswerArgs, CreateArgs, ExecArgs, RemoveArgs};
@@ -73,12 +72,11 @@ async fn answered(
     let submitted = answers.account().submit_job(service, request).await?;
     output.progress(&format!("call {} is in block {}, waiting for its operator", submitted.key, submitted.block));
     let within = Duration::from_secs(args.within);
-    let body = answers.wait_for(&submitted, within).await?;
+    let body = match submitted.request.job {
+        Job::Exec => answers.wait_for(&submitted, within).await?,
+        _ => answers.wait_until_settled(&submitted, within).await?,
+    };
     save(args.save.as_deref(), &body)?;
-    if submitted.request.job != Job::Exec {
-        output.progress("waiting for the receipt to be on chain");
-        verify::wait_until_settled(answers.account().chain(), answer_of(&body)?, within).await?;
-    }
     Ok(body)
 }
 
