@@ -77,9 +77,9 @@ impl PortError {
 /// Why a sidecar did not run a command.
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
-    /// Told only to attach, it does not know the id.
-    #[error("the execution is not known")]
-    Unknown,
+    /// The command was begun, and what became of it is not known any more.
+    #[error("the execution is lost")]
+    Lost,
     /// It refused the request.
     #[error("refused: {0}")]
     Refused(String),

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
+use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
 use blueprint_sdk::JobCall;
 use blueprint_sdk::runner::BlueprintRunner;
@@ -11,11 +11,11 @@ use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
 use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
-use sandbox_fleet::Keeper;
 use sandbox_fleet::ports::Containers;
+use sandbox_fleet::{Fleet, Keeper};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
@@ -31,17 +31,11 @@ use crate::chain::{head, until_answered};
 use crate::config::Config;
 use crate::docker::DockerContainers;
 use crate::jobs::{self, Desk, DeskParts};
+use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT, REQUEST_QUEUE_MAX};
 use crate::metrics::Metrics;
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
 use crate::sidecars::SocketSidecars;
-
-/// Calls that wait for the router; the source of one more waits itself.
-const CALL_QUEUE_MAX: usize = 256;
-/// Service requests that wait for a verdict.
-const REQUEST_QUEUE_MAX: usize = 64;
-/// Time for what is being answered when the process ends; what is not done then is resumed at the next start.
-const FINISH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why the node does not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -130,24 +124,8 @@ impl Node {
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
         tokio::spawn(outbox_task.run());
 
-        let (requests_in, requests) = mpsc::channel(REQUEST_QUEUE_MAX);
-        let offer = config.offer.clone();
-        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
-        tokio::spawn(approvals.run(requests));
-
-        let (calls_in, calls) = mpsc::channel(CALL_QUEUE_MAX);
-        let source = Source {
-            chain: chain.clone(),
-            records: records.clone(),
-            fleet: fleet.clone(),
-            outbox: outbox.clone(),
-            me,
-            service: config.chain.service,
-            confirmations: confirmations(&config, &chain),
-            calls: calls_in,
-            requests: requests_in,
-        };
-        tokio::spawn(source.run(head.clone(), stop.clone()));
+        let reader = Reader { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender, me };
+        let calls = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
 
         let api = Api {
             chain: chain.clone(),
@@ -196,6 +174,39 @@ impl Node {
             tracing::warn!("the sandbox keeper did not end in time");
         }
         ended
+    }
+}
+
+/// What reads the chain and approves.
+struct Reader {
+    chain: Chain,
+    records: Records,
+    fleet: Fleet,
+    sender: Sender,
+    me: Address,
+}
+
+impl Reader {
+    /// Starts reading; the calls that are due come out of the queue.
+    fn start(
+        self,
+        config: &Config,
+        outbox: Outbox,
+        head: watch::Receiver<u64>,
+        stop: CancellationToken,
+    ) -> mpsc::Receiver<DueCall> {
+        let Self { chain, records, fleet, sender, me } = self;
+        let (requests, considered) = mpsc::channel(REQUEST_QUEUE_MAX);
+        let offer = config.offer.clone();
+        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
+        tokio::spawn(approvals.run(considered));
+
+        let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
+        let confirmations = confirmations(config, &chain);
+        let service = config.chain.service;
+        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, requests };
+        tokio::spawn(source.run(head, stop));
+        due
     }
 }
 

@@ -9,6 +9,7 @@ mod chain;
 mod config;
 mod docker;
 mod jobs;
+mod limits;
 mod metrics;
 mod places;
 mod records;
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sandbox_process::source::{Environment, Overrides, Source};
+use sandbox_process::source::{ConfigError, Environment, Overrides, Source};
 use sandbox_process::{logging, signals};
 use sandbox_sdk::Account;
 
@@ -103,8 +104,8 @@ fn start() -> Result<(), Box<dyn Error>> {
     })
 }
 
-fn assignment(pair: &str) -> Result<(String, String), String> {
-    let (name, value) = pair.split_once('=').ok_or_else(|| format!("--set {pair}: give NAME=VALUE"))?;
+fn assignment(pair: &str) -> Result<(String, String), ConfigError> {
+    let (name, value) = pair.split_once('=').ok_or_else(|| ConfigError::invalid("--set", pair, "give NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

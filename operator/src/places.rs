@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::limits::SOCKET_PATH_BYTES_MAX;
 use alloy::primitives::{Address, keccak256};
 use sandbox_protocol::SandboxId;
 
-/// Longest path of a Unix socket on Linux, without its closing NUL.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// What the sidecar's socket is called in its directory.
 pub(crate) const SOCKET_FILE: &str = "sidecar.sock";
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Header-less name of the bearer scheme that every route but `/health` demands.
@@ -95,6 +96,11 @@ pub enum SidecarRefusal {
 }
 
 impl SidecarRefusal {
+    /// The refusal of a code; `None` for one of another version.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::deserialize(code.into_deserializer()).map_err(drop::<serde::de::value::Error>).ok()
+    }
+
     /// Whether the same request may succeed later.
     pub const fn retryable(self) -> bool {
         match self {

@@ -11,7 +11,7 @@ use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::requests::{CreateBuilder, ExecBuilder};
 use sandbox_tests::engine;
 use sandbox_tests::ground::CUSTOMER;
-use sandbox_tests::wait::until;
+use sandbox_tests::wait::{pass, until};
 
 use crate::world::{World, shown};
 
@@ -71,7 +71,7 @@ async fn killed_at_any_instant_of_a_create_leaves_one_container_and_one_receipt(
     let answers = Answers::new(account.clone())?;
     for after_ms in [0, 15, 40, 90, 160, 240, 330, 450, 700] {
         let submitted = account.submit_job(world.service, CreateBuilder::new().build()?).await?;
-        tokio::time::sleep(Duration::from_millis(after_ms)).await; // the instant of death, not a wait
+        pass(Duration::from_millis(after_ms)).await;
         world.node.kill()?;
         world.node.start().await?;
         answers.wait_for(&submitted, BOUND).await?;

@@ -1,7 +1,9 @@
 //! Promises to customers and operators, kept over the real Tangle core, the real engine and the shipped command line.
 
+mod alone;
 mod crash;
 mod journey;
 mod refusals;
 mod start;
+mod terms;
 mod world;

@@ -119,3 +119,17 @@ async fn the_state_of_one_deployment_is_not_used_for_another() -> Result<()> {
     assert!(log.contains("the state directory belongs to operator"), "{log}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_blueprint_managers_bridge_is_used_when_its_socket_is_given_and_only_then() -> Result<()> {
+    let ground = Ground::new().await?;
+    let mut node = ground.node(OPERATOR)?;
+    node.set("BRIDGE_SOCKET_PATH", node.dir().join("no-manager.sock").display().to_string());
+    node.spawn()?;
+    let (code, log) = node.refused().await?;
+    assert_eq!(code, Some(1), "without its manager such a node has no business: {log}");
+    assert!(log.contains("the blueprint runner ended"), "{log}");
+    node.set("TEST_MODE", "true");
+    node.start().await?;
+    node.stop().await
+}

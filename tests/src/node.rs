@@ -12,10 +12,12 @@ use tempfile::TempDir;
 
 use crate::engine;
 use crate::programs::program;
-use crate::wait::until;
+use crate::wait::{pass, until};
 
 /// Time for a node to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Pause between two looks whether it is.
+const READY_PAUSE: Duration = Duration::from_millis(20);
 /// Time for a node to end when told to.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -103,7 +105,7 @@ impl Node {
             if started.elapsed() > READY_WITHIN {
                 bail!("the operator is not ready after {} s:\n{}", READY_WITHIN.as_secs(), self.log_end());
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            pass(READY_PAUSE).await;
         }
         Ok(())
     }

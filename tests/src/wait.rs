@@ -26,3 +26,8 @@ where
         tokio::time::sleep(PAUSE).await;
     }
 }
+
+/// Lets time pass, for tests whose subject is an instant: when a process dies, say. No test may wait for a state by it.
+pub async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}

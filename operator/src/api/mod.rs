@@ -5,7 +5,7 @@ mod error;
 mod proof;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::State;
@@ -16,13 +16,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::limits::DRAIN_TIMEOUT;
 use crate::metrics::Metrics;
 use crate::records::Records;
 
 pub(crate) use error::ApiError;
-
-/// Time for open requests when the process ends.
-const DRAIN: Duration = Duration::from_secs(3);
 
 /// What the routes work with.
 pub(crate) struct Api {
@@ -52,7 +50,7 @@ pub(crate) async fn serve(listener: TcpListener, api: Arc<Api>) -> std::io::Resu
     let serving = axum::serve(listener, router(api)).with_graceful_shutdown(async move { stopped.cancelled().await });
     let drained = async {
         stop.cancelled().await;
-        tokio::time::sleep(DRAIN).await;
+        tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
     tokio::select! {
         served = serving => served,

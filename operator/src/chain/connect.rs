@@ -10,8 +10,8 @@ use sandbox_sdk::chain::{Chain, ConnectError};
 use sandbox_sdk::contracts::ITangleCore::ITangleCoreInstance;
 use sandbox_sdk::deployment::Deployment;
 
-use super::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::config::ChainConfig;
+use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 
 /// Why the blueprint is not where the configuration says.
 #[derive(Debug, thiserror::Error)]

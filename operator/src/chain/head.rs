@@ -1,7 +1,5 @@
 //! The newest block: told by a subscription where the node offers one, looked for where not.
 
-use std::time::Duration;
-
 use alloy::consensus::BlockHeader as _;
 use alloy::network::Ethereum;
 use alloy::providers::{Provider as _, ProviderBuilder, WsConnect};
@@ -13,13 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::until_answered;
-
-/// Pause between two looks.
-const POLL_PAUSE: Duration = Duration::from_millis(200);
-/// A subscription that is silent for so long is looked after.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// How long blocks are looked for before a subscription is tried again.
-const POLLS_BEFORE_SUBSCRIBING: u32 = 50;
+use crate::limits::{HEAD_LOOKS_MAX, HEAD_PAUSE, HEAD_SILENCE_MAX};
 
 /// Follows the head until `stop`, starting from the block it first finds.
 pub(crate) async fn follow(chain: Chain, ws_url: Option<Url>, stop: CancellationToken) -> watch::Receiver<u64> {
@@ -36,9 +28,9 @@ pub(crate) async fn follow(chain: Chain, ws_url: Option<Url>, stop: Cancellation
                         }
                     }
                 }
-                for _ in 0..POLLS_BEFORE_SUBSCRIBING {
+                for _ in 0..HEAD_LOOKS_MAX {
                     look(&chain, &publish).await;
-                    tokio::time::sleep(POLL_PAUSE).await;
+                    tokio::time::sleep(HEAD_PAUSE).await;
                 }
             }
         };
@@ -56,7 +48,7 @@ async fn subscribed(chain: &Chain, url: &Url, publish: &watch::Sender<u64>) -> R
     let mut blocks = provider.subscribe_blocks().await?.into_stream();
     look(chain, publish).await;
     loop {
-        match tokio::time::timeout(SILENCE_MAX, blocks.next()).await {
+        match tokio::time::timeout(HEAD_SILENCE_MAX, blocks.next()).await {
             Ok(Some(header)) => announce(publish, header.number()),
             Ok(None) => return Ok(()),
             Err(_) if look(chain, publish).await => return Ok(()),

@@ -13,12 +13,8 @@ pub(crate) mod registration;
 pub(crate) mod sender;
 pub(crate) mod source;
 
+use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use std::time::Duration;
-
-/// First pause after a question that the node did not answer; it doubles.
-pub(crate) const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
-/// Longest such pause.
-pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// Asks until there is an answer.
 pub(crate) async fn until_answered<T, E, F>(question: &'static str, ask: impl Fn() -> F) -> T

@@ -24,15 +24,8 @@ use sandbox_sdk::reverts::Refusal;
 use tokio::sync::mpsc;
 
 use super::sender::Sender;
-use super::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{OUTBOX_BATCH_MAX, OUTBOX_QUEUE_MAX, OUTBOX_RESCAN, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::records::{Answer, Progress, Records, RecordsError};
-
-/// Notes that wait. A note that finds no room is not lost: the task looks for open answers by itself as well.
-const QUEUE_MAX: usize = 4_096;
-/// Receipts in one transaction.
-const BATCH_MAX: usize = 16;
-/// How often open answers are looked for without a note.
-const RESCAN: Duration = Duration::from_secs(30);
 
 /// The way to the task. Clones share it.
 #[derive(Clone)]
@@ -58,7 +51,7 @@ enum Fate {
 impl Outbox {
     /// An outbox and its task.
     pub(crate) fn new(chain: Chain, records: Records, sender: Sender) -> (Self, OutboxTask) {
-        let (sender_of_notes, notes) = mpsc::channel(QUEUE_MAX);
+        let (sender_of_notes, notes) = mpsc::channel(OUTBOX_QUEUE_MAX);
         (Self { notes: sender_of_notes }, OutboxTask { chain, records, sender, notes })
     }
 
@@ -105,9 +98,9 @@ impl OutboxTask {
         let mut open = BTreeSet::new();
         let mut pause = RETRY_PAUSE_MIN;
         loop {
-            let waiting = if open.is_empty() { RESCAN } else { pause };
+            let waiting = if open.is_empty() { OUTBOX_RESCAN } else { pause };
             let mut noted = Vec::new();
-            match tokio::time::timeout(waiting, self.notes.recv_many(&mut noted, BATCH_MAX)).await {
+            match tokio::time::timeout(waiting, self.notes.recv_many(&mut noted, OUTBOX_BATCH_MAX)).await {
                 Ok(0) => return,
                 Ok(_) => open.extend(noted),
                 Err(_) => open.extend(self.rescan()),
@@ -141,7 +134,7 @@ impl OutboxTask {
             }
         }
         for receipts in by_service.values() {
-            for batch in receipts.chunks(BATCH_MAX) {
+            for batch in receipts.chunks(OUTBOX_BATCH_MAX) {
                 open.extend(self.submit_batch(batch).await);
             }
         }

@@ -5,15 +5,13 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use crate::limits::SENDER_QUEUE_MAX;
 use alloy::primitives::Address;
 use fs4::FileExt;
 use sandbox_sdk::Account;
 use sandbox_sdk::calls::Invocation;
 use sandbox_sdk::chain::{Mined, SendError};
 use tokio::sync::{mpsc, oneshot};
-
-/// Transactions that wait; the sender of one more waits itself.
-const QUEUE_MAX: usize = 64;
 
 type Request = (Invocation, oneshot::Sender<Result<Mined, SendError>>);
 
@@ -31,7 +29,7 @@ pub(crate) struct Stopped;
 impl Sender {
     /// Starts the task for `account`. It ends when nobody can reach it any more.
     pub(crate) fn start(account: Account) -> Self {
-        let (queue, mut waiting) = mpsc::channel::<Request>(QUEUE_MAX);
+        let (queue, mut waiting) = mpsc::channel::<Request>(SENDER_QUEUE_MAX);
         tokio::spawn(async move {
             while let Some((invocation, reply)) = waiting.recv().await {
                 let turn = take_turn(account.address()).await;

@@ -18,10 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::outbox::Outbox;
 use super::until_answered;
+use crate::limits::LOG_RANGE_BLOCKS_MAX;
 use crate::records::{CallRecord, Progress, Records, RecordsError};
-
-/// Blocks that one query asks for at most.
-const RANGE_BLOCKS_MAX: u64 = 5_000;
 
 /// A recorded call that is to be answered.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +110,7 @@ impl Source {
             self.fleet.head(height).await;
             let last = height.saturating_sub(self.confirmations);
             while next <= last {
-                next = self.read(next, last.min(next + RANGE_BLOCKS_MAX - 1)).await?;
+                next = self.read(next, last.min(next + LOG_RANGE_BLOCKS_MAX - 1)).await?;
             }
             if head.changed().await.is_err() {
                 return Ok(());

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::hardening::Mismatch;
 use bollard::errors::Error as EngineError;
 use sandbox_fleet::ports::PortError;
 use sandbox_protocol::{Failure, FailureCode};
@@ -66,12 +67,12 @@ pub(crate) enum DockerError {
         source: io::Error,
     },
     /// The started container is not what was asked for.
-    #[error("container {name} is not as hardened as promised: {mismatch}")]
+    #[error("container {name} is not as hardened as promised")]
     Hardening {
         /// Its name.
         name: String,
         /// The first setting that differs.
-        mismatch: String,
+        source: Mismatch,
     },
 }
 

@@ -113,14 +113,23 @@ fn labels(sandbox: &Sandbox, places: &Places) -> HashMap<String, String> {
     ])
 }
 
+/// A setting that the engine did not make as asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{setting}: asked {asked}, found {found}")]
+pub(crate) struct Mismatch {
+    setting: &'static str,
+    asked: String,
+    found: String,
+}
+
 /// Compares what the engine runs with what [`container`] asked for.
 ///
 /// # Errors
 /// The first setting that differs, with both values.
-pub(crate) fn verify(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), String> {
+pub(crate) fn verify(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), Mismatch> {
     let asked = host_config(sandbox, places, None);
-    let host = found.host_config.as_ref().ok_or("no host configuration")?;
-    let config = found.config.as_ref().ok_or("no configuration")?;
+    let host = found.host_config.clone().unwrap_or_default();
+    let config = found.config.clone().unwrap_or_default();
     same("user", &Some("0:0".to_owned()), &config.user)?;
     same("network_mode", &asked.network_mode, &host.network_mode)?;
     same("readonly_rootfs", &asked.readonly_rootfs, &host.readonly_rootfs)?;
@@ -146,7 +155,7 @@ pub(crate) fn verify(sandbox: &Sandbox, places: &Places, found: &ContainerInspec
 }
 
 /// The mounts that exist, which is what counts: an image's own volumes would show up here as well.
-fn verify_mounts(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), String> {
+fn verify_mounts(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), Mismatch> {
     let key = |target: &Option<String>, kind: String, source: Option<String>| {
         (target.clone().unwrap_or_default(), kind, source.unwrap_or_default())
     };
@@ -172,13 +181,18 @@ fn verify_mounts(sandbox: &Sandbox, places: &Places, found: &ContainerInspectRes
     same("mounts", &asked, &mounted)
 }
 
-fn same<T: PartialEq + Debug>(setting: &str, asked: &T, found: &T) -> Result<(), String> {
-    if asked == found { Ok(()) } else { Err(format!("{setting}: asked {asked:?}, found {found:?}")) }
+fn same<T: PartialEq + Debug>(setting: &'static str, asked: &T, found: &T) -> Result<(), Mismatch> {
+    if asked == found {
+        return Ok(());
+    }
+    Err(Mismatch { setting, asked: format!("{asked:?}"), found: format!("{found:?}") })
 }
 
-fn nothing<T: Debug>(setting: &str, found: Option<&[T]>) -> Result<(), String> {
+fn nothing<T: Debug>(setting: &'static str, found: Option<&[T]>) -> Result<(), Mismatch> {
     match found {
-        Some(found) if !found.is_empty() => Err(format!("{setting}: asked none, found {found:?}")),
+        Some(found) if !found.is_empty() => {
+            Err(Mismatch { setting, asked: "none".into(), found: format!("{found:?}") })
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -190,4 +204,107 @@ fn sorted(list: Option<Vec<String>>) -> Option<Vec<String>> {
         list.sort();
         list
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use alloy::primitives::{Address, B256};
+    use bollard::models::{ContainerConfig, DeviceMapping, MountPoint, MountPointTypeEnum};
+    use sandbox_fleet::request::{Env, Resources, SandboxSpec};
+    use sandbox_fleet::sandbox::{Phase, SidecarToken};
+    use sandbox_protocol::{CallKey, SandboxId};
+
+    use super::*;
+
+    fn sandbox() -> Sandbox {
+        Sandbox {
+            id: SandboxId { origin: CallKey { service: 1, call: 2 }, slot: 0 },
+            owner: Address::ZERO,
+            spec: SandboxSpec {
+                resources: Resources { cpu_cores: 2, memory_mb: 512, disk_gb: 1 },
+                image: "image".into(),
+                env: Env::new(),
+            },
+            expires_at_block: None,
+            token: SidecarToken::new(B256::ZERO),
+            phase: Phase::Requested,
+        }
+    }
+
+    fn places() -> Places {
+        Places::new(Path::new("/run/x"), Address::ZERO, 1).unwrap()
+    }
+
+    /// What an engine shows that did all it was asked.
+    fn obedient() -> ContainerInspectResponse {
+        let asked = container(&sandbox(), &places(), None);
+        let point = |mount: Mount| MountPoint {
+            typ: Some(match mount.typ {
+                Some(MountTypeEnum::BIND) => MountPointTypeEnum::BIND,
+                _ => MountPointTypeEnum::VOLUME,
+            }),
+            name: mount.source.clone(),
+            source: mount.source,
+            destination: mount.target,
+            ..MountPoint::default()
+        };
+        ContainerInspectResponse {
+            config: Some(ContainerConfig { user: asked.user, ..ContainerConfig::default() }),
+            mounts: Some(mounts(&sandbox(), &places()).into_iter().map(point).collect()),
+            host_config: asked.host_config,
+            ..ContainerInspectResponse::default()
+        }
+    }
+
+    /// The setting in which a changed container is found to differ.
+    fn check(change: impl FnOnce(&mut ContainerInspectResponse, &mut HostConfig)) -> Option<&'static str> {
+        let mut found = obedient();
+        let mut host = found.host_config.take().unwrap();
+        change(&mut found, &mut host);
+        found.host_config = Some(host);
+        verify(&sandbox(), &places(), &found).err().map(|mismatch| mismatch.setting)
+    }
+
+    #[test]
+    fn what_was_asked_for_passes_however_capabilities_are_spelled() {
+        assert_eq!(check(|_, _| {}), None);
+        let spelled = ["CAP_SETUID", "CAP_KILL", "CAP_CHOWN", "CAP_SETGID"].map(String::from).to_vec();
+        assert_eq!(check(|_, host| host.cap_add = Some(spelled)), None);
+    }
+
+    #[test]
+    fn every_setting_that_an_engine_did_not_make_is_found() {
+        assert_eq!(check(|found, _| found.config = None), Some("user"));
+        assert_eq!(check(|_, host| host.network_mode = Some("bridge".into())), Some("network_mode"));
+        assert_eq!(check(|_, host| host.readonly_rootfs = Some(false)), Some("readonly_rootfs"));
+        assert_eq!(check(|_, host| host.privileged = Some(true)), Some("privileged"));
+        assert_eq!(check(|_, host| host.cap_drop = None), Some("cap_drop"));
+        assert_eq!(check(|_, host| host.cap_add = Some(vec!["SYS_ADMIN".into()])), Some("cap_add"));
+        assert_eq!(check(|_, host| host.security_opt = Some(vec!["seccomp=unconfined".into()])), Some("security_opt"));
+        assert_eq!(check(|_, host| host.init = None), Some("init"));
+        assert_eq!(check(|_, host| host.ipc_mode = Some("host".into())), Some("ipc_mode"));
+        assert_eq!(check(|_, host| host.pids_limit = Some(0)), Some("pids_limit"));
+        assert_eq!(check(|_, host| host.memory = Some(0)), Some("memory"));
+        assert_eq!(check(|_, host| host.memory_swap = Some(-1)), Some("memory_swap"));
+        assert_eq!(check(|_, host| host.nano_cpus = Some(0)), Some("nano_cpus"));
+        assert_eq!(check(|_, host| host.ulimits = None), Some("ulimits"));
+        assert_eq!(check(|_, host| host.tmpfs = None), Some("tmpfs"));
+        assert_eq!(check(|_, host| host.pid_mode = Some("host".into())), Some("pid_mode"));
+        assert_eq!(check(|_, host| host.userns_mode = Some("host".into())), Some("userns_mode"));
+    }
+
+    #[test]
+    fn nothing_of_the_host_gets_in() {
+        assert_eq!(check(|_, host| host.binds = Some(vec!["/:/host".into()])), Some("binds"));
+        assert_eq!(check(|_, host| host.devices = Some(vec![DeviceMapping::default()])), Some("devices"));
+        assert_eq!(check(|_, host| host.extra_hosts = Some(vec!["a:1.2.3.4".into()])), Some("extra_hosts"));
+        assert_eq!(check(|_, host| host.group_add = Some(vec!["0".into()])), Some("group_add"));
+        let more = |found: &mut ContainerInspectResponse, _: &mut HostConfig| {
+            found.mounts.as_mut().unwrap().push(MountPoint::default());
+        };
+        assert_eq!(check(more), Some("mounts"));
+        assert_eq!(check(|found, _| found.mounts = None), Some("mounts"));
+    }
 }

@@ -7,7 +7,6 @@ mod error;
 mod hardening;
 
 use std::os::unix::fs::DirBuilderExt;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
@@ -23,10 +22,9 @@ use sandbox_protocol::SandboxId;
 
 pub(crate) use error::DockerError;
 
+use crate::limits::ENGINE_TIMEOUT;
 use crate::places::Places;
 
-/// Time for one request to the engine.
-const ENGINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a sandbox has besides its container.
 const VOLUMES: [&str; 2] = ["workspace", "home"];
 
@@ -119,7 +117,7 @@ impl DockerContainers {
     fn verified(&self, sandbox: &Sandbox, found: &ContainerInspectResponse) -> Result<Instance, DockerError> {
         let name = self.places.name(sandbox.id);
         hardening::verify(sandbox, &self.places, found)
-            .map_err(|mismatch| DockerError::Hardening { name: name.clone(), mismatch })?;
+            .map_err(|source| DockerError::Hardening { name: name.clone(), source })?;
         let host = found.host_config.as_ref();
         let runtime = host.and_then(|host| host.runtime.clone()).ok_or(DockerError::Vanished { name: name.clone() })?;
         let image_digest = found.image.clone().ok_or(DockerError::Vanished { name })?;

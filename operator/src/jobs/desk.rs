@@ -18,6 +18,7 @@ use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use crate::limits::WRITE_PAUSE;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
 
@@ -33,9 +34,6 @@ pub(crate) struct DeskParts {
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
 }
-
-/// Pause before a record that could not be written is written again.
-const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Answers calls. Shared by all handlers.
 pub(crate) struct Desk {

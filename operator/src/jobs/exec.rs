@@ -3,8 +3,6 @@
 //! A command is sent once. After that the sidecar is only asked for what became of it, by its id; when the sidecar no
 //! longer knows, the answer is `interrupted`, never a second run.
 
-use std::time::Duration;
-
 use alloy::sol_types::SolValue;
 use sandbox_fleet::ports::{SidecarError, Sidecars};
 use sandbox_fleet::request::{Command, command};
@@ -14,11 +12,7 @@ use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
 use sandbox_protocol::{CallKey, Failure, FailureCode};
 
 use super::{JobCall, Work};
-
-/// How often a sidecar that does not answer is asked again.
-const ATTACH_ATTEMPTS: u32 = 5;
-/// Pause before it is.
-const ATTACH_PAUSE: Duration = Duration::from_millis(500);
+use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE};
 
 /// Runs the command.
 pub(super) async fn exec(call: JobCall) -> Result<Work, Failure> {
@@ -60,10 +54,10 @@ fn body(key: CallKey, command: Command, sandbox: &Sandbox, attach_only: bool) ->
 }
 
 async fn carried_out(sidecars: &dyn Sidecars, sandbox: &Sandbox, mut body: ExecBody) -> Result<ExecReply, Failure> {
-    for _ in 0..ATTACH_ATTEMPTS {
+    for _ in 0..ATTACH_ATTEMPTS_MAX {
         match sidecars.exec(sandbox, body.clone()).await {
             Ok(reply) => return Ok(reply),
-            Err(SidecarError::Unknown) => {
+            Err(SidecarError::Lost) => {
                 return Err(Failure::new(FailureCode::Interrupted, "the command may have run; its result is lost"));
             }
             Err(SidecarError::Refused(message)) => return Err(Failure::new(FailureCode::BadRequest, message)),

@@ -1,7 +1,5 @@
 //! Jobs 0 and 3: a sandbox begins and ends.
 
-use std::time::Duration;
-
 use alloy::primitives::{B256, U256};
 use sandbox_fleet::request::sandbox_spec;
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox, SidecarToken};
@@ -10,11 +8,7 @@ use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
 use super::{JobCall, Work};
 use crate::chain::until_answered;
-
-/// Time for a sandbox to come up; a cold start takes a fraction of a second.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time for a sandbox to be removed.
-const DELETE_TIMEOUT: Duration = Duration::from_secs(120);
+use crate::limits::{CREATE_TIMEOUT, DELETE_TIMEOUT};
 
 /// Job 0: provisions a sandbox.
 pub(super) async fn create(call: JobCall) -> Result<Work, Failure> {

@@ -9,11 +9,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::RecordsError;
-
-/// Writes that wait; the writer of one more waits itself.
-const QUEUE_MAX: usize = 1_024;
-/// Writes that one sync may cover.
-const GROUP_MAX: usize = 256;
+use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
 
 type Reply = oneshot::Sender<Result<(), Arc<RecordsError>>>;
 
@@ -47,19 +43,19 @@ impl WriterThread {
     /// Starts writing into `db`, whose pages are in `file`.
     pub(crate) fn start(db: sled::Db, file: &Path) -> Result<Self, RecordsError> {
         let file = File::open(file).map_err(RecordsError::Sync)?;
-        let (queue, mut waiting) = mpsc::channel::<(sled::Batch, Reply)>(QUEUE_MAX);
+        let (queue, mut waiting) = mpsc::channel::<(sled::Batch, Reply)>(WRITE_QUEUE_MAX);
         let (stop, mut stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new()
             .name("records".into())
             .spawn(move || {
-                let mut group = Vec::with_capacity(GROUP_MAX);
+                let mut group = Vec::with_capacity(WRITE_GROUP_MAX);
                 let runtime = tokio::runtime::Builder::new_current_thread().build();
                 let Ok(runtime) = runtime else { return };
                 loop {
                     let received = runtime.block_on(async {
                         tokio::select! {
                             biased;
-                            received = waiting.recv_many(&mut group, GROUP_MAX) => received,
+                            received = waiting.recv_many(&mut group, WRITE_GROUP_MAX) => received,
                             _ = &mut stopped => 0,
                         }
                     });

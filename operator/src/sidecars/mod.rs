@@ -12,21 +12,13 @@ use hyper_util::rt::TokioIo;
 use sandbox_fleet::ports::{PortError, SidecarError, Sidecars};
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_protocol::FailureCode;
-use sandbox_protocol::exec::{BEARER, ExecBody, ExecReply};
+use sandbox_protocol::exec::{BEARER, ExecBody, ExecReply, SidecarRefusal};
 use sandbox_protocol::http::ErrorBody;
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_MAX};
+use sandbox_protocol::limits::EXEC_TIMEOUT_MS_MAX;
 use tokio::net::UnixStream;
 
+use crate::limits::{SIDECAR_REPLY_BYTES_MAX, SIDECAR_SLACK, SIDECAR_START_PAUSE, SIDECAR_START_TIMEOUT};
 use crate::places::Places;
-
-/// Time for a started sidecar to answer.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pause between two questions whether it answers.
-const START_PAUSE: Duration = Duration::from_millis(2);
-/// Time for an answer beyond the time that the command was given.
-const ANSWER_SLACK: Duration = Duration::from_secs(15);
-/// Two outputs as base64, with room for the rest of the reply.
-const REPLY_BYTES_MAX: usize = EXEC_OUTPUT_BYTES_MAX * 3 + 64 * 1024;
 
 /// The sidecars of this host.
 pub(crate) struct SocketSidecars {
@@ -59,7 +51,7 @@ impl SocketSidecars {
     async fn healthy(&self, sandbox: &Sandbox) -> Result<(), CallError> {
         let request = Request::builder().method(Method::GET).uri("/health").header(HOST, "sidecar");
         let request = request.body(Full::default()).map_err(CallError::Request)?;
-        let (status, _) = call(&self.places.socket(sandbox.id), request, START_TIMEOUT).await?;
+        let (status, _) = call(&self.places.socket(sandbox.id), request, SIDECAR_START_TIMEOUT).await?;
         if status == StatusCode::OK { Ok(()) } else { Err(CallError::TimedOut) }
     }
 }
@@ -69,17 +61,17 @@ impl Sidecars for SocketSidecars {
     async fn ready(&self, sandbox: &Sandbox) -> Result<(), PortError> {
         let asking = async {
             while self.healthy(sandbox).await.is_err() {
-                tokio::time::sleep(START_PAUSE).await;
+                tokio::time::sleep(SIDECAR_START_PAUSE).await;
             }
         };
-        tokio::time::timeout(START_TIMEOUT, asking)
+        tokio::time::timeout(SIDECAR_START_TIMEOUT, asking)
             .await
             .map_err(|elapsed| PortError::new(FailureCode::Engine, "the sandbox did not start in time", elapsed))
     }
 
     async fn exec(&self, sandbox: &Sandbox, body: ExecBody) -> Result<ExecReply, SidecarError> {
         let unreachable = |error: CallError| SidecarError::Unreachable(error.into());
-        let limit = Duration::from_millis(body.timeout_ms.min(EXEC_TIMEOUT_MS_MAX)) + ANSWER_SLACK;
+        let limit = Duration::from_millis(body.timeout_ms.min(EXEC_TIMEOUT_MS_MAX)) + SIDECAR_SLACK;
         let json = serde_json::to_vec(&body).map_err(|error| unreachable(CallError::Json(error)))?;
         let request = Request::builder()
             .method(Method::POST)
@@ -94,11 +86,24 @@ impl Sidecars for SocketSidecars {
             return serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)));
         }
         let refused: ErrorBody = serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)))?;
-        Err(match status {
-            StatusCode::NOT_FOUND => SidecarError::Unknown,
-            StatusCode::TOO_MANY_REQUESTS => SidecarError::Busy,
-            _ => SidecarError::Refused(refused.message),
-        })
+        Err(refusal(refused))
+    }
+}
+
+/// What a sidecar's refusal means to whoever asked for the command.
+fn refusal(refused: ErrorBody) -> SidecarError {
+    match SidecarRefusal::from_code(&refused.code) {
+        Some(SidecarRefusal::UnknownExecution | SidecarRefusal::Interrupted) => SidecarError::Lost,
+        Some(SidecarRefusal::Busy) => SidecarError::Busy,
+        Some(SidecarRefusal::BadRequest | SidecarRefusal::TooLarge) => SidecarError::Refused(refused.message),
+        Some(
+            SidecarRefusal::Unauthorized
+            | SidecarRefusal::NotFound
+            | SidecarRefusal::MethodNotAllowed
+            | SidecarRefusal::Conflict
+            | SidecarRefusal::Internal,
+        )
+        | None => SidecarError::Unreachable(refused.into()),
     }
 }
 
@@ -111,7 +116,7 @@ async fn call(socket: &Path, request: Request<Full<Bytes>>, limit: Duration) -> 
         let answered = async {
             let response = sender.send_request(request).await.map_err(CallError::Exchange)?;
             let status = response.status();
-            let body = Limited::new(response.into_body(), REPLY_BYTES_MAX);
+            let body = Limited::new(response.into_body(), SIDECAR_REPLY_BYTES_MAX);
             let body = body.collect().await.map_err(CallError::Body)?.to_bytes();
             Ok((status, body))
         };

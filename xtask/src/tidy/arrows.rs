@@ -12,8 +12,8 @@ const FLOORS: [(&str, u8); 10] = [
     ("sandbox-process", 2),
     ("sandbox-sdk", 3),
     ("sandbox-sidecar", 3),
-    ("sandbox-operator", 3),
-    ("sandbox-tests", 4),
+    ("sandbox-operator", 4),
+    ("sandbox-tests", 5),
     ("xtask", 0),
 ];
 /// The one crate on the SDK's graph, which is the slow half of every build.
