@@ -11,8 +11,10 @@ use crate::request::Resources;
 pub struct Capacity {
     /// Sandboxes at once.
     pub sandboxes: u32,
-    /// Cores, memory and disk that they share.
+    /// Cores, memory and disk that they share. Cores may be promised more than once.
     pub resources: Resources,
+    /// Cores that one sandbox can use: the host's.
+    pub cpu_cores_each_max: u64,
 }
 
 /// Who holds what.
@@ -63,7 +65,7 @@ impl Admission {
         let most = self.capacity.resources;
         if self.held.len() >= self.capacity.sandboxes as usize {
             Some("slot")
-        } else if taken.cpu_cores > most.cpu_cores {
+        } else if taken.cpu_cores > most.cpu_cores || wanted.cpu_cores > self.capacity.cpu_cores_each_max {
             Some("core")
         } else if taken.memory_mb > most.memory_mb {
             Some("memory")
@@ -87,7 +89,8 @@ mod tests {
     const SMALL: Resources = Resources { cpu_cores: 1, memory_mb: 512, disk_gb: 5 };
 
     fn admission(sandboxes: u32) -> Admission {
-        Admission::new(Capacity { sandboxes, resources: Resources { cpu_cores: 4, memory_mb: 1_024, disk_gb: 100 } })
+        let resources = Resources { cpu_cores: 4, memory_mb: 1_024, disk_gb: 100 };
+        Admission::new(Capacity { sandboxes, resources, cpu_cores_each_max: 2 })
     }
 
     #[test]
@@ -107,6 +110,13 @@ mod tests {
         assert_eq!(admission.admit(id(1), SMALL).unwrap_err().message, "no slot left for another sandbox");
         admission.release(id(0));
         assert_eq!(admission.admit(id(1), SMALL), Ok(()));
+    }
+
+    #[test]
+    fn no_sandbox_gets_more_cores_than_the_host_has() {
+        let cores = |cpu_cores| Resources { cpu_cores, ..SMALL };
+        assert_eq!(admission(10).admit(id(0), cores(2)), Ok(()));
+        assert_eq!(admission(10).admit(id(0), cores(3)).unwrap_err().message, "no core left for another sandbox");
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! One task per sandbox: the only writer of its phase.
 //!
 //! The intended phase is stored before an effect begins and the outcome after it ended, so whoever reads the record after
-//! a crash knows what may have happened, and repeating the effect is harmless. An effect that the engine left open is
-//! tried again with growing pauses: an engine that does not answer is a reason to wait.
+//! a crash knows what may have happened, and repeating the effect is harmless. Events are taken in while an effect is
+//! under way; the machine says which of them must wait. What the engine leaves open is tried again with growing pauses: an
+//! engine that does not answer is a reason to wait.
 
 use std::collections::VecDeque;
+use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::ports::{Containers, PortError, Sandboxes, Sidecars};
-use crate::sandbox::{Effect, Event, Sandbox, Step, step};
+use crate::sandbox::{Effect, Event, Instance, Sandbox, Step, step};
 
 /// What a driver works with.
 #[derive(Clone)]
@@ -31,6 +34,9 @@ pub(crate) struct Driver {
     pub(crate) stop: CancellationToken,
 }
 
+/// An effect under way; it ends with the event that tells its outcome.
+type UnderWay = Pin<Box<dyn Future<Output = Event> + Send>>;
+
 impl Driver {
     /// Drives the sandbox to its end, or until told to stop.
     pub(crate) async fn run(mut self) {
@@ -44,14 +50,9 @@ impl Driver {
     async fn drive(&mut self) {
         let mut waiting = VecDeque::from([Event::Start]);
         let mut later = Vec::new();
-        loop {
-            let event = match waiting.pop_front() {
-                Some(event) => event,
-                None => match self.events.recv().await {
-                    Some(event) => event,
-                    None => return,
-                },
-            };
+        let mut under_way: UnderWay = Box::pin(pending());
+        while !self.published.borrow().phase.is_final() {
+            let Some(event) = self.next(&mut waiting, &mut under_way).await else { return };
             let mut sandbox = self.published.borrow().clone();
             match step(&sandbox.phase, event.clone()) {
                 Step::Already => {}
@@ -62,49 +63,81 @@ impl Driver {
                     tracing::info!(sandbox = %sandbox.id, phase = sandbox.phase.name(), "phase");
                     self.published.send_replace(sandbox.clone());
                     if let Some(effect) = effect {
-                        waiting.push_back(self.perform(&sandbox, effect).await);
+                        under_way = Box::pin(perform(self.ports.clone(), sandbox, effect));
                     }
                     waiting.extend(later.drain(..));
                 }
             }
-            if self.published.borrow().phase.is_final() {
-                return;
+        }
+    }
+
+    async fn next(&mut self, waiting: &mut VecDeque<Event>, under_way: &mut UnderWay) -> Option<Event> {
+        if let Some(event) = waiting.pop_front() {
+            return Some(event);
+        }
+        tokio::select! {
+            outcome = &mut *under_way => {
+                *under_way = Box::pin(pending());
+                Some(outcome)
             }
+            event = self.events.recv() => event,
         }
     }
 
     async fn save(&self, sandbox: &Sandbox) {
         retrying("save", sandbox, || self.ports.sandboxes.save(sandbox)).await;
     }
+}
 
-    async fn perform(&self, sandbox: &Sandbox, effect: Effect) -> Event {
-        match effect {
-            Effect::Provision => self.provision(sandbox).await,
-            Effect::Adopt => match retrying("adopt", sandbox, || self.ports.containers.adopt(sandbox)).await {
-                Some(instance) => Event::Provisioned(instance),
-                None => Event::Vanished(Failure::new(FailureCode::SandboxLost, "the sandbox no longer exists")),
-            },
-            Effect::Remove => {
-                retrying("remove", sandbox, || self.ports.containers.remove(sandbox.id)).await;
-                Event::Removed
-            }
-        }
-    }
-
-    /// One attempt: the customer waits, and may ask elsewhere.
-    async fn provision(&self, sandbox: &Sandbox) -> Event {
-        let made = async {
-            let instance = self.ports.containers.provision(sandbox).await?;
-            self.ports.sidecars.ready(sandbox).await?;
-            Ok::<_, PortError>(instance)
-        };
-        match made.await {
+async fn perform(ports: Ports, sandbox: Sandbox, effect: Effect) -> Event {
+    match effect {
+        // One attempt: the customer waits, and may ask elsewhere.
+        Effect::Provision => match provision(&ports, &sandbox).await {
             Ok(instance) => Event::Provisioned(instance),
             Err(error) => {
-                log("provision", sandbox, &error);
+                log("provision", &sandbox, &error);
                 Event::ProvisionFailed(error.failure)
             }
+        },
+        Effect::Adopt => match retrying("adopt", &sandbox, || adopt(&ports, &sandbox)).await {
+            Adoption::Runs(instance) => Event::Provisioned(instance),
+            Adoption::Refused(failure) => Event::ProvisionFailed(failure),
+            Adoption::Missing => {
+                Event::Vanished(Failure::new(FailureCode::SandboxLost, "the sandbox no longer exists"))
+            }
+        },
+        Effect::Remove => {
+            retrying("remove", &sandbox, || ports.containers.remove(sandbox.id)).await;
+            Event::Removed
         }
+    }
+}
+
+async fn provision(ports: &Ports, sandbox: &Sandbox) -> Result<Instance, PortError> {
+    let instance = ports.containers.provision(sandbox).await?;
+    ports.sidecars.ready(sandbox).await?;
+    Ok(instance)
+}
+
+enum Adoption {
+    Runs(Instance),
+    Refused(Failure),
+    Missing,
+}
+
+/// A container that is not as hardened as promised will not become so: that alone is a verdict, all else is asked again.
+async fn adopt(ports: &Ports, sandbox: &Sandbox) -> Result<Adoption, PortError> {
+    match ports.containers.adopt(sandbox).await {
+        Ok(Some(instance)) => {
+            ports.sidecars.ready(sandbox).await?;
+            Ok(Adoption::Runs(instance))
+        }
+        Ok(None) => Ok(Adoption::Missing),
+        Err(error) if error.failure.code == FailureCode::Hardening => {
+            log("adopt", sandbox, &error);
+            Ok(Adoption::Refused(error.failure))
+        }
+        Err(error) => Err(error),
     }
 }
 

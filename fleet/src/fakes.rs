@@ -21,6 +21,7 @@ struct State {
     containers: BTreeSet<SandboxId>,
     saved: BTreeMap<SandboxId, Vec<String>>,
     failing: VecDeque<FailureCode>,
+    adoptions_fail: bool,
     provisions: usize,
 }
 
@@ -28,6 +29,11 @@ impl FakeWorld {
     /// The next engine calls fail, each with one of these.
     pub fn fail_next(&self, codes: impl IntoIterator<Item = FailureCode>) {
         self.state().failing.extend(codes);
+    }
+
+    /// From now on no container can be adopted.
+    pub fn fail_adoptions(&self) {
+        self.state().adoptions_fail = true;
     }
 
     /// Containers that exist now.
@@ -82,6 +88,9 @@ impl Containers for FakeWorld {
     async fn adopt(&self, sandbox: &Sandbox) -> Result<Option<Instance>, PortError> {
         let mut state = self.state();
         state.fail()?;
+        if state.adoptions_fail {
+            return Err(PortError::new(FailureCode::Engine, "told to fail", "told to fail"));
+        }
         Ok(state.containers.contains(&sandbox.id).then(instance))
     }
 

@@ -3,28 +3,39 @@
 //! One task behind a bounded queue. Jobs, expiry and start-up all enter by the same commands; a command that names a
 //! customer is refused unless the sandbox is that customer's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use alloy_primitives::Address;
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::admission::{Admission, Capacity};
 use crate::driver::{Driver, Ports};
-use crate::limits::{DRIVER_QUEUE_MAX, KEEPER_QUEUE_MAX};
+use crate::limits::{DRIVER_QUEUE_MAX, ENDED_SANDBOXES_MAX, KEEPER_QUEUE_MAX};
 use crate::ports::{Containers, Sandboxes, Sidecars};
 use crate::sandbox::{EndReason, Event, Phase, Sandbox};
 
 type View = watch::Receiver<Sandbox>;
 
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfinished {
+    /// It failed, for good.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The process is stopping; the next life will go on with it.
+    #[error("the operator is stopping")]
+    Stopping,
+}
+
 enum Command {
     Create(Box<Sandbox>, oneshot::Sender<Result<View, Failure>>),
     Delete(SandboxId, oneshot::Sender<Option<View>>),
-    End(SandboxId, EndReason),
     Find(SandboxId, oneshot::Sender<Option<View>>),
+    Tell(SandboxId, Event),
     Head(u64),
     ServiceEnded(u64),
     Count(oneshot::Sender<usize>),
@@ -42,7 +53,9 @@ pub struct Keeper {
     ports: Ports,
     admission: Admission,
     drivers: HashMap<SandboxId, Handle>,
-    tasks: TaskTracker,
+    /// Those that ended, oldest first: kept for repeats of old calls, and not for ever.
+    ended: VecDeque<SandboxId>,
+    tasks: JoinSet<SandboxId>,
     stop: CancellationToken,
 }
 
@@ -65,7 +78,8 @@ impl Keeper {
             ports: Ports { containers, sidecars, sandboxes },
             admission: Admission::new(capacity),
             drivers: HashMap::new(),
-            tasks: TaskTracker::new(),
+            ended: VecDeque::new(),
+            tasks: JoinSet::new(),
             stop: CancellationToken::new(),
         };
         (keeper, Fleet { commands: sender })
@@ -81,29 +95,33 @@ impl Keeper {
             self.drive(sandbox);
         }
         loop {
-            let command = tokio::select! {
+            tokio::select! {
                 () = stop.cancelled() => break,
-                command = self.commands.recv() => command,
-            };
-            match command {
-                Some(command) => self.serve(command),
-                None => break,
+                Some(ended) = self.tasks.join_next() => self.settle(ended),
+                command = self.commands.recv() => match command {
+                    Some(command) => self.serve(command),
+                    None => break,
+                },
             }
         }
-        self.tasks.close();
-        self.tasks.wait().await;
+        while self.tasks.join_next().await.is_some() {}
     }
 
     fn serve(&mut self, command: Command) {
-        self.settle();
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.settle(ended);
+        }
         match command {
             Command::Create(sandbox, reply) => answer(reply, self.create(*sandbox)),
-            Command::Delete(id, reply) => answer(reply, self.end(id, EndReason::Deleted)),
-            Command::End(id, reason) => drop(self.end(id, reason)),
+            Command::Delete(id, reply) => answer(reply, self.delete(id)),
             Command::Find(id, reply) => answer(reply, self.drivers.get(&id).map(|handle| handle.view.clone())),
-            Command::Head(block) => self.end_where(EndReason::Expired, |sandbox| {
-                sandbox.expires_at_block.is_some_and(|expiry| expiry <= block)
-            }),
+            Command::Tell(id, event) => {
+                if let Some(handle) = self.drivers.get(&id) {
+                    handle.tell(event);
+                }
+            }
+            Command::Head(block) => self
+                .end_where(EndReason::Expired, |sandbox| sandbox.expires_at_block.is_some_and(|expiry| expiry < block)),
             Command::ServiceEnded(service) => {
                 self.end_where(EndReason::ServiceEnded, |sandbox| sandbox.id.origin.service == service);
             }
@@ -119,17 +137,17 @@ impl Keeper {
         Ok(self.drive(sandbox))
     }
 
-    fn end(&self, id: SandboxId, reason: EndReason) -> Option<View> {
+    fn delete(&self, id: SandboxId) -> Option<View> {
         let handle = self.drivers.get(&id)?;
-        handle.end(id, reason);
+        handle.tell(Event::End(EndReason::Deleted));
         Some(handle.view.clone())
     }
 
     fn end_where(&self, reason: EndReason, ends: impl Fn(&Sandbox) -> bool) {
-        for (id, handle) in &self.drivers {
+        for handle in self.drivers.values() {
             let sandbox = handle.view.borrow();
-            if ends(&sandbox) && matches!(sandbox.phase, Phase::Running(_)) {
-                handle.end(*id, reason);
+            if ends(&sandbox) && matches!(sandbox.phase, Phase::Requested | Phase::Provisioning | Phase::Running(_)) {
+                handle.tell(Event::End(reason));
             }
         }
     }
@@ -139,26 +157,37 @@ impl Keeper {
         let id = sandbox.id;
         let (published, view) = watch::channel(sandbox);
         let driver = Driver { ports: self.ports.clone(), events: queue, published, stop: self.stop.clone() };
-        self.tasks.spawn(driver.run());
+        self.tasks.spawn(async move {
+            driver.run().await;
+            id
+        });
         self.drivers.insert(id, Handle { events, view: view.clone() });
         view
     }
 
-    /// Gives back what ended sandboxes held. They stay known, so that a repeat finds what became of them.
-    fn settle(&mut self) {
-        for (id, handle) in &self.drivers {
-            if handle.view.borrow().phase.is_final() {
-                self.admission.release(*id);
-            }
+    /// Gives back what an ended sandbox held.
+    fn settle(&mut self, ended: Result<SandboxId, tokio::task::JoinError>) {
+        let id = match ended {
+            Ok(id) => id,
+            Err(error) => return tracing::error!(%error, "a driver panicked; its sandbox waits for the next start"),
+        };
+        if self.drivers.get(&id).is_some_and(|handle| handle.view.borrow().phase.is_final()) {
+            self.admission.release(id);
+            self.ended.push_back(id);
+        }
+        if self.ended.len() > ENDED_SANDBOXES_MAX
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.drivers.remove(&oldest);
         }
     }
 }
 
 impl Handle {
-    fn end(&self, id: SandboxId, reason: EndReason) {
-        // A full queue holds an end already: nothing else is sent to a running sandbox.
-        if self.events.try_send(Event::End(reason)).is_err() {
-            tracing::debug!(sandbox = %id, "already ending");
+    fn tell(&self, event: Event) {
+        // A queue is full only of repeats of what a driver was told already.
+        if self.events.try_send(event).is_err() {
+            tracing::debug!(sandbox = %self.view.borrow().id, "already told");
         }
     }
 }
@@ -168,14 +197,14 @@ impl Fleet {
     ///
     /// # Errors
     /// Why it cannot be had; nothing of it is left then.
-    pub async fn create(&self, sandbox: Sandbox) -> Result<Sandbox, Failure> {
+    pub async fn create(&self, sandbox: Sandbox) -> Result<Sandbox, Unfinished> {
         let owner = sandbox.owner;
         let view = self.ask(|reply| Command::Create(Box::new(sandbox), reply)).await??;
         let sandbox =
             reached(owned(view, owner)?, |phase| matches!(phase, Phase::Running(_)) || phase.is_final()).await?;
         match &sandbox.phase {
-            Phase::Failed(failure) => Err(failure.clone()),
-            Phase::Gone(_) => Err(Failure::new(FailureCode::SandboxLost, "the sandbox has ended meanwhile")),
+            Phase::Failed(failure) => Err(failure.clone().into()),
+            Phase::Gone(_) => Err(Failure::new(FailureCode::SandboxLost, "the sandbox has ended meanwhile").into()),
             Phase::Requested | Phase::Provisioning | Phase::Running(_) | Phase::Deleting(_) | Phase::Discarding(_) => {
                 Ok(sandbox)
             }
@@ -186,27 +215,32 @@ impl Fleet {
     ///
     /// # Errors
     /// It is not known, or not this customer's.
-    pub async fn delete(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Failure> {
+    pub async fn delete(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Unfinished> {
         self.find(id, owner).await?;
         let view = self.ask(|reply| Command::Delete(id, reply)).await?.ok_or_else(lost)?;
         reached(view, Phase::is_final).await
-    }
-
-    /// Begins to end a sandbox, whoever it is of.
-    pub async fn end(&self, id: SandboxId, reason: EndReason) {
-        self.tell(Command::End(id, reason)).await;
     }
 
     /// The sandbox `id` of `owner`, in whatever phase.
     ///
     /// # Errors
     /// It is not known, or not this customer's.
-    pub async fn find(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Failure> {
+    pub async fn find(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Unfinished> {
         let view = self.ask(|reply| Command::Find(id, reply)).await?.ok_or_else(lost)?;
         Ok(owned(view, owner)?.borrow().clone())
     }
 
-    /// Tells the height of the chain; sandboxes whose expiry block it reaches are ended.
+    /// Begins to end a sandbox, whoever it is of.
+    pub async fn end(&self, id: SandboxId, reason: EndReason) {
+        self.tell(Command::Tell(id, Event::End(reason))).await;
+    }
+
+    /// Has a sandbox that does not answer looked after.
+    pub async fn check(&self, id: SandboxId) {
+        self.tell(Command::Tell(id, Event::Check)).await;
+    }
+
+    /// Tells the height of the chain; sandboxes whose expiry block it has passed are ended.
     pub async fn head(&self, block: u64) {
         self.tell(Command::Head(block)).await;
     }
@@ -220,7 +254,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The keeper has stopped.
-    pub async fn count(&self) -> Result<usize, Failure> {
+    pub async fn count(&self) -> Result<usize, Unfinished> {
         self.ask(Command::Count).await
     }
 
@@ -230,10 +264,10 @@ impl Fleet {
         }
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Failure> {
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Unfinished> {
         let (reply, answer) = oneshot::channel();
         self.tell(command(reply)).await;
-        answer.await.map_err(|_| stopping())
+        answer.await.map_err(|_| Unfinished::Stopping)
     }
 }
 
@@ -247,15 +281,11 @@ fn owned(view: View, owner: Address) -> Result<View, Failure> {
     if view.borrow().owner == owner { Ok(view) } else { Err(lost()) }
 }
 
-async fn reached(mut view: View, there: impl Fn(&Phase) -> bool) -> Result<Sandbox, Failure> {
+async fn reached(mut view: View, there: impl Fn(&Phase) -> bool) -> Result<Sandbox, Unfinished> {
     let found = view.wait_for(|sandbox| there(&sandbox.phase)).await;
-    found.map(|sandbox| sandbox.clone()).map_err(|_| stopping())
+    found.map(|sandbox| sandbox.clone()).map_err(|_| Unfinished::Stopping)
 }
 
 fn lost() -> Failure {
     Failure::new(FailureCode::SandboxLost, "this operator holds no such sandbox of this customer")
-}
-
-fn stopping() -> Failure {
-    Failure::new(FailureCode::Internal, "the operator is stopping")
 }

@@ -13,4 +13,4 @@ pub mod ports;
 pub mod request;
 pub mod sandbox;
 
-pub use keeper::{Fleet, Keeper};
+pub use keeper::{Fleet, Keeper, Unfinished};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Commands that wait for the keeper; the sender then waits itself.
 pub const KEEPER_QUEUE_MAX: usize = 256;
+/// Sandboxes that ended and are still known by what became of them.
+pub const ENDED_SANDBOXES_MAX: usize = 4_096;
 /// Commands that wait for one sandbox's driver.
 pub const DRIVER_QUEUE_MAX: usize = 32;
 /// First pause before an effect that failed for the engine's reasons is tried again; it doubles.

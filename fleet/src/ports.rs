@@ -86,6 +86,9 @@ pub enum SidecarError {
     /// Too much runs in the sandbox.
     #[error("too many commands run in the sandbox")]
     Busy,
+    /// It could not be reached; the command was not sent.
+    #[error("the sidecar cannot be reached")]
+    NotSent(#[source] Box<dyn Error + Send + Sync>),
     /// No answer; the command may have run.
     #[error("the sidecar does not answer")]
     Unreachable(#[source] Box<dyn Error + Send + Sync>),

@@ -1,8 +1,10 @@
 //! Promises about the life of a sandbox, kept by keeper and drivers over fake ports on a paused clock.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::{Address, B256};
+use sandbox_fleet::Unfinished;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::fakes::FakeWorld;
 use sandbox_fleet::request::{Env, Resources, SandboxSpec};
@@ -38,10 +40,22 @@ fn node(sandboxes: u32) -> Node {
 
 fn restarted(world: Arc<FakeWorld>, sandboxes: u32, known: Vec<Sandbox>) -> Node {
     let resources = Resources { cpu_cores: 100, memory_mb: 100_000, disk_gb: 100_000 };
-    let (keeper, fleet) = Keeper::new(Capacity { sandboxes, resources }, world.clone(), world.clone(), world.clone());
+    let (keeper, fleet) = Keeper::new(
+        Capacity { sandboxes, resources, cpu_cores_each_max: 8 },
+        world.clone(),
+        world.clone(),
+        world.clone(),
+    );
     let stop = CancellationToken::new();
     tokio::spawn(keeper.run(known, stop.clone()));
     Node { world, fleet, stop }
+}
+
+fn code(unfinished: Unfinished) -> FailureCode {
+    match unfinished {
+        Unfinished::Failed(failure) => failure.code,
+        Unfinished::Stopping => panic!("the node is not stopping"),
+    }
 }
 
 impl Drop for Node {
@@ -77,8 +91,8 @@ async fn creating_twice_makes_one_container_and_deleting_twice_succeeds() {
 async fn a_failed_create_leaves_nothing_and_gives_its_capacity_back() {
     let node = node(1);
     node.world.fail_next([FailureCode::ImageMissing]);
-    let failure = node.fleet.create(sandbox(0)).await.unwrap_err();
-    assert_eq!(failure.code, FailureCode::ImageMissing);
+    let failed = node.fleet.create(sandbox(0)).await.unwrap_err();
+    assert_eq!(code(failed), FailureCode::ImageMissing);
     assert_eq!(node.world.containers(), []);
     assert!(node.fleet.create(sandbox(1)).await.is_ok());
 }
@@ -88,7 +102,7 @@ async fn one_more_than_fits_is_refused_with_a_reason() {
     let node = node(1);
     node.fleet.create(sandbox(0)).await.unwrap();
     let refused = node.fleet.create(sandbox(1)).await.unwrap_err();
-    assert_eq!(refused.code, FailureCode::NoCapacity);
+    assert_eq!(code(refused), FailureCode::NoCapacity);
     node.fleet.delete(sandbox(0).id, OWNER).await.unwrap();
     assert!(node.fleet.create(sandbox(1)).await.is_ok());
 }
@@ -97,19 +111,19 @@ async fn one_more_than_fits_is_refused_with_a_reason() {
 async fn a_stranger_neither_sees_nor_deletes_a_sandbox() {
     let node = node(1);
     node.fleet.create(sandbox(0)).await.unwrap();
-    assert_eq!(node.fleet.find(sandbox(0).id, STRANGER).await.unwrap_err().code, FailureCode::SandboxLost);
-    assert_eq!(node.fleet.delete(sandbox(0).id, STRANGER).await.unwrap_err().code, FailureCode::SandboxLost);
+    assert_eq!(code(node.fleet.find(sandbox(0).id, STRANGER).await.unwrap_err()), FailureCode::SandboxLost);
+    assert_eq!(code(node.fleet.delete(sandbox(0).id, STRANGER).await.unwrap_err()), FailureCode::SandboxLost);
     assert_eq!(node.world.containers(), [sandbox(0).id]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_expiry_block_ends_a_sandbox_and_the_block_before_does_not() {
+async fn a_sandbox_lives_in_its_expiry_block_and_not_in_the_next() {
     let node = node(1);
     let id = sandbox(0).id;
     node.fleet.create(Sandbox { expires_at_block: Some(100), ..sandbox(0) }).await.unwrap();
-    node.fleet.head(99).await;
-    assert!(matches!(node.fleet.find(id, OWNER).await.unwrap().phase, Phase::Running(_)));
     node.fleet.head(100).await;
+    assert!(matches!(node.fleet.find(id, OWNER).await.unwrap().phase, Phase::Running(_)));
+    node.fleet.head(101).await;
     let ended = node.fleet.delete(id, OWNER).await.unwrap();
     assert_eq!(ended.phase, Phase::Gone(EndReason::Expired));
 }
@@ -150,7 +164,70 @@ async fn a_running_sandbox_is_adopted_after_a_restart_and_a_lost_one_is_reported
     // An engine that does not answer at first is no reason to give either up.
     world.fail_next([FailureCode::Engine; 4]);
     let node = restarted(world, 5, vec![kept.clone(), lost.clone()]);
-    let ended = node.fleet.delete(lost.id, OWNER).await.unwrap();
+    let mut found = node.fleet.find(lost.id, OWNER).await.unwrap();
+    while !found.phase.is_final() {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        found = node.fleet.find(lost.id, OWNER).await.unwrap();
+    }
+    let ended = found;
     assert!(matches!(ended.phase, Phase::Failed(failure) if failure.code == FailureCode::SandboxLost));
     assert!(matches!(node.fleet.find(kept.id, OWNER).await.unwrap().phase, Phase::Running(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_ends_while_its_sandbox_is_being_made_ends_it_all_the_same() {
+    let node = node(1);
+    let (created, ()) = tokio::join!(node.fleet.create(sandbox(0)), node.fleet.service_ended(7));
+    let id = created.map_or(sandbox(0).id, |made| made.id);
+    let ended = node.fleet.delete(id, OWNER).await.unwrap();
+    assert_eq!(ended.phase, Phase::Gone(EndReason::ServiceEnded));
+    assert_eq!(node.world.containers(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_an_engine_does_not_answer_for_can_still_be_ended() {
+    let first = node(1);
+    let made = first.fleet.create(sandbox(0)).await.unwrap();
+    let world = first.world.clone();
+    drop(first);
+    // Looking after it fails for ever, as it does when the engine refuses to start it.
+    world.fail_adoptions();
+    let node = restarted(world, 1, vec![made.clone()]);
+    let ended = node.fleet.delete(made.id, OWNER).await.unwrap();
+    assert_eq!(ended.phase, Phase::Gone(EndReason::Deleted));
+    assert_eq!(node.world.containers(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_no_longer_hardened_is_given_up() {
+    let first = node(1);
+    let made = first.fleet.create(sandbox(0)).await.unwrap();
+    let world = first.world.clone();
+    drop(first);
+    world.fail_next([FailureCode::Hardening]);
+    let node = restarted(world, 1, vec![made.clone()]);
+    let ended = node.fleet.delete(made.id, OWNER).await.unwrap();
+    assert!(matches!(ended.phase, Phase::Failed(failure) if failure.code == FailureCode::Hardening));
+    assert_eq!(node.world.containers(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_was_lost_is_found_out_when_it_is_checked() {
+    let node = node(1);
+    let made = node.fleet.create(sandbox(0)).await.unwrap();
+    node.fleet.check(made.id).await;
+    assert!(matches!(node.fleet.find(made.id, OWNER).await.unwrap().phase, Phase::Running(_)));
+    node.world.lose(made.id);
+    node.fleet.check(made.id).await;
+    let ended = node.fleet.delete(made.id, OWNER).await.unwrap();
+    assert!(matches!(ended.phase, Phase::Failed(failure) if failure.code == FailureCode::SandboxLost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_while_the_node_stops_is_told_to_come_back() {
+    let node = node(1);
+    node.fleet.create(sandbox(0)).await.unwrap();
+    node.stop.cancel();
+    tokio::task::yield_now().await;
+    assert_eq!(node.fleet.create(sandbox(1)).await.unwrap_err(), Unfinished::Stopping);
 }

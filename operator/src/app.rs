@@ -1,7 +1,7 @@
 //! The one place that wires: builds every part, hands each what it needs, and ends them in order.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
@@ -16,6 +16,7 @@ use sandbox_fleet::{Fleet, Keeper};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,7 @@ use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
 use crate::chain::key::{self, KeyError};
 use crate::chain::outbox::Outbox;
+use crate::chain::reconciler::Reconciler;
 use crate::chain::registration::{self, RegistrationError};
 use crate::chain::sender::Sender;
 use crate::chain::source::{DueCall, Source};
@@ -31,7 +33,7 @@ use crate::chain::{head, until_answered};
 use crate::config::Config;
 use crate::docker::DockerContainers;
 use crate::jobs::{self, Desk, DeskParts};
-use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT, REQUEST_QUEUE_MAX};
+use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
 use crate::metrics::Metrics;
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
@@ -61,6 +63,9 @@ pub(crate) enum NodeError {
     /// The counters.
     #[error("cannot set up metrics")]
     Metrics(#[from] prometheus::Error),
+    /// What reads the chain.
+    #[error("reading the chain ended")]
+    Reader(#[source] tokio::task::JoinError),
     /// The blueprint runner.
     #[error("the blueprint runner ended")]
     Runner(#[source] blueprint_sdk::runner::error::RunnerError),
@@ -89,8 +94,16 @@ struct Node {
     desk: Arc<Desk>,
     env: BlueprintEnvironment,
     calls: mpsc::Receiver<DueCall>,
+    reading: JoinHandle<Result<(), RecordsError>>,
     outbox: Outbox,
-    keeping: tokio::task::JoinHandle<()>,
+    keeping: Keeping,
+    records_failed: CancellationToken,
+}
+
+/// The sandbox keeper's task. It ends after the work in hand, which needs it.
+struct Keeping {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
 }
 
 impl Node {
@@ -110,7 +123,7 @@ impl Node {
         ))?;
         tracing::info!(operator = %me, chain = deployment.chain_id, node = connect::host_of(&deployment.rpc_url), "connected");
 
-        let sender = Sender::start(Account::new(chain.clone(), key.clone()));
+        let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
         registration::ensure(&chain, &sender, &key, &config.offer).await?;
         let places = Places::new(&config.run_dir, deployment.core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
@@ -120,12 +133,15 @@ impl Node {
 
         let (keeper, fleet) =
             Keeper::new(config.offer.capacity, containers, sidecars.clone(), Arc::new(records.clone()));
-        let keeping = tokio::spawn(keeper.run(records.sandboxes()?, stop.child_token()));
+        let keeper_stop = CancellationToken::new();
+        let keeper = tokio::spawn(keeper.run(records.sandboxes()?, keeper_stop.clone()));
+        let keeping = Keeping { task: keeper, stop: keeper_stop };
+        let records_failed = records.failed();
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
         tokio::spawn(outbox_task.run());
 
         let reader = Reader { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender, me };
-        let calls = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
+        let (calls, reading) = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
 
         let api = Api {
             chain: chain.clone(),
@@ -133,6 +149,7 @@ impl Node {
             fleet: fleet.clone(),
             head: head.clone(),
             metrics: metrics.clone(),
+            me,
             stop: stop.clone(),
         };
         serve_api(listener, api);
@@ -149,12 +166,12 @@ impl Node {
             head,
             metrics,
         });
-        Ok(Self { desk, env, calls, outbox, keeping })
+        Ok(Self { desk, env, calls, reading, outbox, keeping, records_failed })
     }
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, calls, outbox, keeping } = self;
+        let Self { desk, env, calls, reading, outbox, keeping, records_failed } = self;
         let calls = ReceiverStream::new(calls).map(|due| Ok::<_, Infallible>(job_call(&due)));
         let runner = BlueprintRunner::builder(Unregistered, env)
             .router(jobs::router(desk.clone()))
@@ -164,13 +181,19 @@ impl Node {
         tracing::info!("serving");
         let ended = tokio::select! {
             ended = runner => ended.map_err(NodeError::Runner),
+            // The store takes no more writes in this life; the next one resumes from what it holds.
+            () = records_failed.cancelled() => Err(NodeError::Records(RecordsError::Failed)),
+            ended = reading => ended.map_err(NodeError::Reader)?.map_err(NodeError::Records),
             () = stop.cancelled() => Ok(()),
         };
-        if tokio::time::timeout(FINISH_TIMEOUT, desk.finish()).await.is_err() {
-            tracing::warn!("calls in hand are left for the next start");
-        }
         stop.cancel();
-        if tokio::time::timeout(FINISH_TIMEOUT, keeping).await.is_err() {
+        if tokio::time::timeout(FINISH_TIMEOUT, desk.finish()).await.is_err() {
+            // Their keeper stays up to the last: without it they would be answered as failed.
+            tracing::warn!("calls in hand are left for the next start");
+            return ended;
+        }
+        keeping.stop.cancel();
+        if tokio::time::timeout(FINISH_TIMEOUT, keeping.task).await.is_err() {
             tracing::warn!("the sandbox keeper did not end in time");
         }
         ended
@@ -187,26 +210,28 @@ struct Reader {
 }
 
 impl Reader {
-    /// Starts reading; the calls that are due come out of the queue.
+    /// Starts reading; the calls that are due come out of the queue. The task ends before `stop` only by an error.
     fn start(
         self,
         config: &Config,
         outbox: Outbox,
         head: watch::Receiver<u64>,
         stop: CancellationToken,
-    ) -> mpsc::Receiver<DueCall> {
+    ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
         let Self { chain, records, fleet, sender, me } = self;
-        let (requests, considered) = mpsc::channel(REQUEST_QUEUE_MAX);
+        let reconciler =
+            Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone() };
+        tokio::spawn(reconciler.run(stop.clone()));
         let offer = config.offer.clone();
         let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
-        tokio::spawn(approvals.run(considered));
+        tokio::spawn(approvals.run(head.clone(), stop.clone()));
 
         let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
         let confirmations = confirmations(config, &chain);
         let service = config.chain.service;
-        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, requests };
-        tokio::spawn(source.run(head, stop));
-        due
+        let foreign = Mutex::default();
+        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, foreign };
+        (due, tokio::spawn(source.run(head, stop)))
     }
 }
 

@@ -134,7 +134,7 @@ fn read_offer(source: &impl Source, listen: SocketAddr) -> Result<OfferConfig, C
         return Err(ConfigError::invalid("API_URL", api_url, "not a URL"));
     }
     Ok(OfferConfig {
-        capacity: Capacity { sandboxes, resources },
+        capacity: Capacity { sandboxes, resources, cpu_cores_each_max: cores },
         price_per_hour: or_default(source, "PRICE_PER_HOUR_WEI", U256::from(10_u64.pow(15)))?,
         create_price_min: or_default(source, "CREATE_PRICE_MIN_WEI", U256::ZERO)?,
         api_url: api_url.trim_end_matches('/').to_owned(),

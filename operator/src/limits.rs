@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::EXEC_OUTPUT_BYTES_MAX;
+use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, WAIT_S_MAX};
 
 /// Calls that wait for the router; the source of one more waits itself.
 pub(crate) const CALL_QUEUE_MAX: usize = 256;
-/// Service requests that wait for a verdict.
-pub(crate) const REQUEST_QUEUE_MAX: usize = 64;
 /// Transactions that wait for the key; the sender of one more waits itself.
 pub(crate) const SENDER_QUEUE_MAX: usize = 64;
 /// Notes of answered calls that wait. One that finds no room is not lost: open answers are looked for as well.
@@ -20,8 +18,17 @@ pub(crate) const OUTBOX_RESCAN: Duration = Duration::from_secs(30);
 pub(crate) const WRITE_QUEUE_MAX: usize = 1_024;
 /// Writes that one sync may cover.
 pub(crate) const WRITE_GROUP_MAX: usize = 256;
-/// Pause before an answer that could not be written is written again.
-pub(crate) const WRITE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Pause between two comparisons of the sandboxes here with those on chain.
+pub(crate) const RECONCILE_PAUSE: Duration = Duration::from_secs(10);
+/// How far back service requests are looked for at a start. An approval is due within an hour.
+pub(crate) const REQUEST_AGE_BLOCKS_MAX: u64 = 2_000;
+/// Time for a node to accept a subscription to new blocks.
+pub(crate) const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time to wait for the turn of this process to use the key.
+pub(crate) const KEY_LOCK_TIMEOUT: Duration = Duration::from_secs(180);
+/// Services of other blueprints that are remembered as such.
+pub(crate) const FOREIGN_SERVICES_MAX: usize = 10_000;
 
 /// Blocks that one query for logs asks for at most.
 pub(crate) const LOG_RANGE_BLOCKS_MAX: u64 = 5_000;
@@ -55,6 +62,8 @@ pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) const DELETE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a sidecar that does not answer is asked what became of a command.
 pub(crate) const ATTACH_ATTEMPTS_MAX: u32 = 5;
+/// Time for a command beyond its own: to reach its sidecar, also when that must be started first.
+pub(crate) const EXEC_SLACK: Duration = Duration::from_secs(60);
 /// Pause before it is asked again.
 pub(crate) const ATTACH_PAUSE: Duration = Duration::from_millis(500);
 
@@ -62,3 +71,30 @@ pub(crate) const ATTACH_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for what is being answered when the process ends; what is not done then is resumed at the next start.
 pub(crate) const FINISH_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Connections to the API served at a time; one more is closed at once.
+pub(crate) const API_CONNECTIONS_MAX: usize = 512;
+/// Of those, connections from one address, or one IPv6 network of 64 bits. This host's own are not counted: a proxy.
+pub(crate) const API_PEER_CONNECTIONS_MAX: usize = 128;
+/// Bytes of a request's line and headers.
+pub(crate) const API_HEADER_BYTES_MAX: usize = 16 * 1024;
+/// Headers of a request.
+pub(crate) const API_HEADERS_MAX: usize = 64;
+/// Time for a request's headers, also the time that an open connection may idle.
+pub(crate) const API_HEADER_READ_MAX: Duration = Duration::from_secs(15);
+/// Age at which a connection gets no further request.
+pub(crate) const API_CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
+/// Time that a connection then has for the request in hand: the longest wait, and its answer over a slow line.
+pub(crate) const API_LAST_REQUEST_MAX: Duration = Duration::from_secs(WAIT_S_MAX + 60);
+/// Requests that wait for a call not taken in yet, which anybody may do; one more is told to come back.
+pub(crate) const API_UNKNOWN_WAITS_MAX: usize = 128;
+/// Time for the sandbox keeper to say its count to who reads the metrics.
+pub(crate) const METRICS_COUNT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Calls at their end whose records are kept, with the answers. The oldest beyond go.
+pub(crate) const FINAL_CALLS_MAX: usize = 100_000;
+/// Records that go at a time.
+pub(crate) const PRUNE_STEP_MAX: usize = 64;
+
+const _: () = assert!(API_PEER_CONNECTIONS_MAX < API_CONNECTIONS_MAX);
+const _: () = assert!(API_UNKNOWN_WAITS_MAX < API_CONNECTIONS_MAX);

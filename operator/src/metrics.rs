@@ -38,10 +38,12 @@ impl Metrics {
         self.took.with_label_values(&[job.as_str()]).observe(took.as_secs_f64());
     }
 
-    /// The text that Prometheus reads.
-    pub(crate) fn render(&self, head: u64, sandboxes: usize) -> Result<String, prometheus::Error> {
+    /// The text that Prometheus reads. The last known number of sandboxes stands in for none.
+    pub(crate) fn render(&self, head: u64, sandboxes: Option<usize>) -> Result<String, prometheus::Error> {
         self.head.set(i64::try_from(head).unwrap_or(i64::MAX));
-        self.sandboxes.set(i64::try_from(sandboxes).unwrap_or(i64::MAX));
+        if let Some(sandboxes) = sandboxes {
+            self.sandboxes.set(i64::try_from(sandboxes).unwrap_or(i64::MAX));
+        }
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }

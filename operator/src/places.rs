@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::limits::SOCKET_PATH_BYTES_MAX;
 use alloy::primitives::{Address, keccak256};
 use sandbox_protocol::SandboxId;
+
+use crate::limits::SOCKET_PATH_BYTES_MAX;
 
 /// What the sidecar's socket is called in its directory.
 pub(crate) const SOCKET_FILE: &str = "sidecar.sock";

@@ -1,7 +1,9 @@
-//! How a process of ours starts and stops: where its configuration comes from, how it is told to end, how it logs.
+//! How a process of ours starts and stops: where its configuration comes from, how it is told to end, how it logs,
+//! how it serves.
 //!
 //! Not here: what any process does. No knowledge of chains, containers or sandboxes.
 
 pub mod logging;
+pub mod serve;
 pub mod signals;
 pub mod source;

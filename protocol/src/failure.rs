@@ -41,8 +41,6 @@ pub enum FailureCode {
     SandboxUnreachable,
     /// The command may have run, but its result is lost; it is not run again.
     Interrupted,
-    /// The call came too late to be begun.
-    TooLate,
     /// A defect of the operator's; the message holds a reference for its log.
     Internal,
 }
@@ -67,7 +65,6 @@ impl FailureCode {
             | Self::SandboxLost
             | Self::SandboxUnreachable
             | Self::Interrupted
-            | Self::TooLate
             | Self::Internal => Outcome::Operator,
         }
     }
@@ -81,7 +78,6 @@ impl FailureCode {
             | Self::DiskFull
             | Self::Engine
             | Self::SandboxUnreachable
-            | Self::TooLate
             | Self::Internal => true,
             Self::BadRequest
             | Self::Unsupported

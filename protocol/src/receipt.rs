@@ -81,6 +81,8 @@ sol! {
     /// What a caller signs to read the answer of its call.
     #[derive(Debug, PartialEq, Eq)]
     struct ReadCall {
+        /// Who is asked, so that it cannot ask another in the caller's name.
+        address operator;
         /// Service id.
         uint64 service;
         /// Call id within the service.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use sandbox_process::serve::Bounds;
+use sandbox_protocol::limits::{EXEC_RUNNING_MAX, EXEC_TIMEOUT_MS_MAX};
+
 /// Connections served at a time; the next waits to be accepted.
 pub const CONNECTIONS_MAX: usize = 256;
 /// Bytes of a request's line and headers.
@@ -10,6 +13,18 @@ pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 pub const HEADERS_MAX: usize = 64;
 /// Time for a request's headers, also the time that an open connection may idle.
 pub const HEADER_READ_MAX: Duration = Duration::from_secs(30);
+/// Age at which a connection gets no further request.
+pub const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
+/// Time that a connection then has for the request in hand: more than the longest command takes.
+pub const LAST_REQUEST_MAX: Duration = Duration::from_secs(400);
+/// What one connection may take.
+pub const CONNECTION_BOUNDS: Bounds = Bounds {
+    header_bytes_max: HEADER_BYTES_MAX,
+    headers_max: HEADERS_MAX,
+    header_read_max: HEADER_READ_MAX,
+    age_max: CONNECTION_AGE_MAX,
+    last_request_max: LAST_REQUEST_MAX,
+};
 /// Time for a request's body.
 pub const BODY_READ_MAX: Duration = Duration::from_secs(30);
 /// Length of a bearer token.
@@ -34,4 +49,5 @@ pub const STOP_MAX: Duration = Duration::from_secs(7);
 pub const HEALTHCHECK_MAX: Duration = Duration::from_secs(3);
 
 const _: () = assert!(KILL_MAX.as_millis() + DRAIN_MAX.as_millis() < STOP_MAX.as_millis());
-const _: () = assert!(CONNECTIONS_MAX > sandbox_protocol::limits::EXEC_RUNNING_MAX);
+const _: () = assert!(CONNECTIONS_MAX > EXEC_RUNNING_MAX);
+const _: () = assert!(LAST_REQUEST_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);

@@ -12,7 +12,7 @@ use sandbox_process::signals;
 use sandbox_process::source::Environment;
 use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::http::{Doorway, Token, open_port, open_socket, router};
+use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router};
 use sandbox_sidecar::limits::STOP_MAX;
 use sandbox_sidecar::{first, healthcheck};
 use tokio::time::timeout;
@@ -63,7 +63,7 @@ async fn serve(config: Config) -> Result<()> {
     ensure!(found.is_dir(), "AGENT_WORKSPACE_ROOT={}: is no directory", workspace.display());
     let stop = signals::shutdown()?;
     let engine = Engine::new(workspace, identity(config.agent));
-    let doorway = Doorway::new(router(engine.clone(), token(config.token)?), stop.clone());
+    let doorway = doorway(router(engine.clone(), token(config.token)?), stop.clone());
     let socket = match &config.doors.socket {
         Some(path) => {
             let (listener, file) = open_socket(path).with_context(|| format!("SIDECAR_SOCKET={}", path.display()))?;

@@ -149,3 +149,29 @@ async fn told_to_end_a_node_finishes_the_command_in_hand() -> Result<()> {
     assert_eq!(response["stdout"], "0x66696e69736865640a", "{response}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_was_stopped_behind_the_operators_back_is_started_again_when_it_is_needed() -> Result<()> {
+    let world = World::new().await?;
+    let sandbox = world.create().await?;
+    assert!(world.customer.exec(&sandbox, "echo kept > note").await?.status.success());
+    let container = engine::containers(&world.node.run_dir())?.pop().context("no container")?;
+    engine::docker_text(&["kill", &container])?;
+    assert_eq!(shown(&world.customer.exec(&sandbox, "cat note").await?), (Some(0), "kept\n".into(), String::new()));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_reboot_of_the_host_sandboxes_run_again() -> Result<()> {
+    let mut world = World::new().await?;
+    let sandbox = world.create().await?;
+    assert!(world.customer.exec(&sandbox, "echo kept > note").await?.status.success());
+    let container = engine::containers(&world.node.run_dir())?.pop().context("no container")?;
+    world.node.kill()?;
+    engine::docker_text(&["kill", &container])?;
+    // Sockets are kept where a reboot clears everything.
+    std::fs::remove_dir_all(world.node.run_dir())?;
+    world.node.start().await?;
+    assert_eq!(shown(&world.customer.exec(&sandbox, "cat note").await?), (Some(0), "kept\n".into(), String::new()));
+    Ok(())
+}

@@ -16,6 +16,8 @@ use crate::wait::{pass, until};
 
 /// Time for a node to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Time for one answer to the question whether it is.
+const READY_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Pause between two looks whether it is.
 const READY_PAUSE: Duration = Duration::from_millis(20);
 /// Time for a node to end when told to.
@@ -96,7 +98,9 @@ impl Node {
     /// It ended, or is not ready in time.
     pub async fn ready(&mut self) -> Result<()> {
         let url = format!("{}/ready", self.api_url());
-        let ready = async || reqwest::get(&url).await.is_ok_and(|answer| answer.status().is_success());
+        // A node that is not up yet accepts and says nothing.
+        let client = reqwest::Client::builder().timeout(READY_ANSWER_WITHIN).build().context("client")?;
+        let ready = async || client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success());
         let started = std::time::Instant::now();
         while !ready().await {
             if let Some(status) = self.exited()? {

@@ -29,7 +29,7 @@ pub struct Sandbox {
     pub owner: Address,
     /// What was asked for, with defaults filled in.
     pub spec: SandboxSpec,
-    /// First block in which it no longer lives; `None` lives until its service ends.
+    /// Last block in which it lives, as on chain; `None` lives until its service ends.
     pub expires_at_block: Option<u64>,
     /// What the operator shows its sidecar to be let in. Known to nobody else.
     pub token: SidecarToken,
@@ -105,12 +105,14 @@ pub enum EndReason {
 /// What happens to a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Begin; also said after a restart, of every sandbox that is not at its end.
+    /// Begin; said once in each life of the operator, before anything else.
     Start,
     /// The effect [`Effect::Provision`] succeeded.
     Provisioned(Instance),
     /// The effect [`Effect::Provision`] failed.
     ProvisionFailed(Failure),
+    /// Somebody found it not to answer.
+    Check,
     /// It is to end.
     End(EndReason),
     /// The effect [`Effect::Remove`] succeeded.
@@ -119,7 +121,8 @@ pub enum Event {
     Vanished(Failure),
 }
 
-/// What is to be done to the world. At most one effect of a sandbox is under way at a time.
+/// What is to be done to the world. At most one effect of a sandbox is under way at a time; looking alone gives way to
+/// another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Make the container, or find it as it was made, and check its hardening.

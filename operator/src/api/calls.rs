@@ -3,20 +3,55 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
+use alloy::primitives::{Address, B256};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
+use axum::routing::get;
+use axum::{Json, Router};
 use sandbox_protocol::http::{AnswerBody, CallBody, CallQuery, CallStatus, response_json};
 use sandbox_protocol::limits::WAIT_S_MAX;
 use sandbox_protocol::{CallKey, Job, Outcome};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
-use super::{Api, ApiError, now, proof};
-use crate::records::{Answer, CallRecord, Progress};
+use super::proof::{self, Asked};
+use super::{ApiError, now};
+use crate::limits::API_UNKNOWN_WAITS_MAX;
+use crate::records::{Answer, CallRecord, Progress, Records};
+
+/// What the route works with.
+pub(super) struct Calls {
+    records: Records,
+    asked: Asked,
+    /// Waits for calls that are not known yet, which anybody may do.
+    unknown_waits: Semaphore,
+    stop: CancellationToken,
+}
+
+/// Which call, for whom, and how far it is to be.
+#[derive(Clone, Copy)]
+struct Want {
+    key: CallKey,
+    caller: Address,
+    until: CallStatus,
+}
+
+impl Calls {
+    /// Calls of `records`, for those who prove to the one that is `asked` who they are.
+    pub(super) const fn new(records: Records, asked: Asked, stop: CancellationToken) -> Self {
+        Self { records, asked, unknown_waits: Semaphore::const_new(API_UNKNOWN_WAITS_MAX), stop }
+    }
+
+    /// The route, as a value.
+    pub(super) fn router(self: Arc<Self>) -> Router {
+        Router::new().route("/v1/services/{service}/calls/{call}", get(show)).with_state(self)
+    }
+}
 
 /// Shows a call, waiting for its answer if asked to.
-pub(super) async fn show(
-    State(api): State<Arc<Api>>,
+async fn show(
+    State(calls): State<Arc<Calls>>,
     path: Result<Path<(u64, u64)>, PathRejection>,
     query: Result<Query<CallQuery>, QueryRejection>,
     headers: HeaderMap,
@@ -27,38 +62,48 @@ pub(super) async fn show(
         return Err(ApiError::BadRequest(format!("wait is at most {WAIT_S_MAX} seconds")));
     }
     let key = CallKey { service, call };
-    let deployment = api.chain.deployment();
-    let caller = proof::caller(&headers, key, now(), (deployment.chain_id, deployment.core))?;
-    let found = waited_for(&api, key, (Duration::from_secs(wait), until)).await?;
-    match found {
-        Some(found) if found.caller == caller => Ok(Json(body(&found)?)),
-        Some(_) | None => Err(ApiError::NoCall),
-    }
+    let caller = proof::caller(&headers, key, now(), calls.asked)?;
+    let want = Want { key, caller, until };
+    let found = calls.far_enough(want, Duration::from_secs(wait)).await?;
+    Ok(Json(body(&found)?))
 }
 
-/// The call, as soon as it is far enough or the time is over. One that is not known yet may still come in.
-async fn waited_for(
-    api: &Api,
-    key: CallKey,
-    (wait, until): (Duration, CallStatus),
-) -> Result<Option<CallRecord>, ApiError> {
-    let read = || api.records.call(key).map_err(|error| ApiError::Internal(Box::new(error)));
-    let mut changes = api.records.changes();
-    let answered = async {
-        loop {
-            let found = read()?;
-            if found.as_ref().is_some_and(|call| status(call).is_none_or(|status| status >= until)) {
-                return Ok(found);
-            }
-            if changes.changed().await.is_err() {
-                return Ok(found);
+impl Calls {
+    /// The call, as soon as it is far enough or the time is over.
+    async fn far_enough(&self, want: Want, wait: Duration) -> Result<CallRecord, ApiError> {
+        if !wait.is_zero() {
+            tokio::select! {
+                found = self.wait_for(want) => return found,
+                () = tokio::time::sleep(wait) => {}
+                () = self.stop.cancelled() => {}
             }
         }
-    };
-    tokio::select! {
-        found = answered => found,
-        () = tokio::time::sleep(wait) => read(),
-        () = api.stop.cancelled() => read(),
+        self.look(want).await?.ok_or(ApiError::NoCall)
+    }
+
+    /// The call, once it is far enough. One that is not known yet may still come in; another's is refused when it is
+    /// known, so that nobody learns how far it is.
+    async fn wait_for(&self, want: Want) -> Result<CallRecord, ApiError> {
+        let mut changes = self.records.watch(want.key);
+        let mut unknown_wait = None;
+        loop {
+            match self.look(want).await? {
+                Some(call) if status(&call).is_some_and(|status| status >= want.until) => return Ok(call),
+                Some(_) => unknown_wait = None,
+                None if unknown_wait.is_some() => {}
+                None => unknown_wait = Some(self.unknown_waits.try_acquire().map_err(|_| ApiError::Busy)?),
+            }
+            changes.changed().await.map_err(|_| ApiError::NotReady)?;
+        }
+    }
+
+    /// The call as it is, if it is known here.
+    async fn look(&self, want: Want) -> Result<Option<CallRecord>, ApiError> {
+        let found = self.records.call_on_disk(want.key).await;
+        match found.map_err(|error| ApiError::Internal(Box::new(error)))? {
+            Some(call) if call.caller != want.caller || status(&call).is_none() => Err(ApiError::NoCall),
+            found => Ok(found),
+        }
     }
 }
 
@@ -82,7 +127,7 @@ fn body(call: &CallRecord) -> Result<CallBody, ApiError> {
     Ok(CallBody { service: call.key.service, call: call.key.call, job: call.job, status, answer })
 }
 
-fn answer_body(job: u8, answer: &Answer, transaction: Option<alloy::primitives::B256>) -> Result<AnswerBody, ApiError> {
+fn answer_body(job: u8, answer: &Answer, transaction: Option<B256>) -> Result<AnswerBody, ApiError> {
     let defect = |what: &str| ApiError::Internal(what.into());
     let job = Job::from_id(job).ok_or_else(|| defect("an answered call of a reserved job"))?;
     let readable = response_json(job, answer.failure, &answer.response);
@@ -94,4 +139,146 @@ fn answer_body(job: u8, answer: &Answer, transaction: Option<alloy::primitives::
         receipt: answer.receipt.clone(),
         transaction,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::signers::local::PrivateKeySigner;
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use axum::http::header::AUTHORIZATION;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+    use sandbox_protocol::http::ErrorBody;
+    use tempfile::TempDir;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::records::RecordsGuard;
+
+    const KEY: CallKey = CallKey { service: 1, call: 2 };
+    const ASKED: Asked = Asked { operator: Address::repeat_byte(2), chain_id: 31_337, core: Address::repeat_byte(3) };
+    const ALL_WAITS: u32 = API_UNKNOWN_WAITS_MAX as u32;
+    /// Longer than anything here takes on a busy machine, shorter than the longest wait.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// The route over records of its own, and who asks.
+    struct Desk {
+        records: Records,
+        stop: CancellationToken,
+        route: TowerToHyperService<Router>,
+        calls: Arc<Calls>,
+        caller: PrivateKeySigner,
+        _kept: (RecordsGuard, TempDir),
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let (records, guard) = Records::open(dir.path()).unwrap();
+            let stop = CancellationToken::new();
+            let calls = Arc::new(Calls::new(records.clone(), ASKED, stop.clone()));
+            let route = TowerToHyperService::new(calls.clone().router());
+            Self { records, stop, route, calls, caller: PrivateKeySigner::random(), _kept: (guard, dir) }
+        }
+
+        fn call(&self, progress: Progress) -> CallRecord {
+            let seen = CallRecord::seen(KEY, 0, self.caller.address(), vec![1].into(), 5);
+            CallRecord { progress, ..seen }
+        }
+
+        /// The status of the call, or the code of the refusal, as the caller sees it.
+        async fn ask(&self, query: &str) -> Result<CallStatus, (u16, String)> {
+            self.ask_as(&self.caller, query).await
+        }
+
+        async fn ask_as(&self, caller: &PrivateKeySigner, query: &str) -> Result<CallStatus, (u16, String)> {
+            let proof = proof::tests::proof(caller, KEY, now() + 100, ASKED);
+            let request =
+                Request::get(format!("/v1/services/1/calls/2?{query}")).header(AUTHORIZATION, proof.to_string());
+            let answered = timeout(PATIENCE, self.route.call(request.body(Body::empty()).unwrap()));
+            let response = answered.await.expect("no answer").unwrap();
+            let status = response.status();
+            let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            if status.is_success() {
+                return Ok(serde_json::from_slice::<CallBody>(&body).unwrap().status);
+            }
+            Err((status.as_u16(), serde_json::from_slice::<ErrorBody>(&body).unwrap().code))
+        }
+
+        /// Asks, and does something once the question waits.
+        async fn meanwhile(&self, query: &str, act: impl Future<Output = ()>) -> Result<CallStatus, (u16, String)> {
+            let mut asking = std::pin::pin!(self.ask(query));
+            assert!(futures::poll!(asking.as_mut()).is_pending());
+            tokio::join!(asking, act).0
+        }
+    }
+
+    fn refusal(status: u16, code: &str) -> Result<CallStatus, (u16, String)> {
+        Err((status, code.to_owned()))
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_another_ones_call_is_refused_at_once() {
+        let desk = Desk::new();
+        desk.records.put_call(&desk.call(Progress::Seen)).await.unwrap();
+        let stranger = PrivateKeySigner::random();
+        assert_eq!(desk.ask_as(&stranger, "wait=60").await, refusal(404, "no_call"));
+        assert_eq!(desk.ask_as(&stranger, "").await, refusal(404, "no_call"));
+        assert_eq!(desk.ask("").await, Ok(CallStatus::Pending));
+    }
+
+    #[tokio::test]
+    async fn a_wait_ends_when_the_call_turns_out_to_be_another_ones() {
+        let desk = Desk::new();
+        let foreign = CallRecord { caller: Address::repeat_byte(9), ..desk.call(Progress::Seen) };
+        let taken_in = async { desk.records.take_in(&[foreign], 9).await.unwrap() };
+        assert_eq!(desk.meanwhile("wait=60", taken_in).await, refusal(404, "no_call"));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_not_known_yet_is_waited_for() {
+        let desk = Desk::new();
+        let taken_in = async { desk.records.take_in(&[desk.call(Progress::Seen)], 9).await.unwrap() };
+        assert_eq!(desk.meanwhile("wait=60&until=pending", taken_in).await, Ok(CallStatus::Pending));
+    }
+
+    #[tokio::test]
+    async fn no_more_wait_for_calls_that_are_not_known_yet_than_may() {
+        let desk = Desk::new();
+        let all = desk.calls.unknown_waits.try_acquire_many(ALL_WAITS).unwrap();
+        assert_eq!(desk.ask("wait=60").await, refusal(429, "busy"));
+        assert_eq!(desk.ask("").await, refusal(404, "no_call"), "who does not wait is answered");
+        drop(all);
+
+        let known = async {
+            assert_eq!(desk.calls.unknown_waits.available_permits(), API_UNKNOWN_WAITS_MAX - 1);
+            desk.records.put_call(&desk.call(Progress::Seen)).await.unwrap();
+            drop(desk.calls.unknown_waits.acquire_many(ALL_WAITS).await.unwrap());
+            desk.stop.cancel();
+        };
+        assert_eq!(desk.meanwhile("wait=60", known).await, Ok(CallStatus::Pending));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_call_is_not_waited_for() {
+        let desk = Desk::new();
+        let dropped = async {
+            let dropped = Progress::Dropped { reason: "late".into() };
+            desk.records.put_call(&desk.call(dropped)).await.unwrap();
+        };
+        assert_eq!(desk.meanwhile("wait=60", dropped).await, refusal(404, "no_call"));
+        assert_eq!(desk.ask("wait=60").await, refusal(404, "no_call"));
+    }
+
+    #[tokio::test]
+    async fn a_wait_ends_with_its_time_and_with_the_process() {
+        let desk = Desk::new();
+        desk.records.put_call(&desk.call(Progress::Seen)).await.unwrap();
+        let begun = Instant::now();
+        assert_eq!(desk.ask("wait=1").await, Ok(CallStatus::Pending));
+        assert!(begun.elapsed() >= Duration::from_secs(1));
+        assert_eq!(desk.meanwhile("wait=60", async { desk.stop.cancel() }).await, Ok(CallStatus::Pending));
+        assert_eq!(desk.ask("wait=61").await, refusal(400, "bad_request"));
+    }
 }

@@ -22,6 +22,9 @@ pub(crate) enum ApiError {
     /// No such call, or not this caller's. Which of the two is not for strangers.
     #[error("this operator has no such call of this caller")]
     NoCall,
+    /// As many wait as may.
+    #[error("too many wait for calls that are not known here yet")]
+    Busy,
     /// The process is starting or ending.
     #[error("the operator is starting or ending")]
     NotReady,
@@ -37,6 +40,7 @@ impl IntoResponse for ApiError {
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request", false),
             Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized", false),
             Self::NoCall => (StatusCode::NOT_FOUND, "no_call", true),
+            Self::Busy => (StatusCode::TOO_MANY_REQUESTS, "busy", true),
             Self::NotReady => (StatusCode::SERVICE_UNAVAILABLE, "not_ready", true),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal", true),
         };

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use alloy::primitives::Address;
-use alloy::providers::{Provider, ProviderBuilder};
+use alloy::providers::Provider as _;
 use alloy::transports::TransportError;
 use alloy::transports::http::reqwest::Url;
-use sandbox_sdk::chain::{Chain, ConnectError};
+use sandbox_sdk::chain::{Chain, ConnectError, provider};
 use sandbox_sdk::contracts::ITangleCore::ITangleCoreInstance;
 use sandbox_sdk::deployment::Deployment;
 
@@ -85,7 +85,7 @@ pub(crate) async fn find(config: &ChainConfig) -> Result<Chain, FindError> {
 async fn find_now(config: &ChainConfig) -> Result<Chain, FindError> {
     let ChainConfig { rpc_url, core, blueprint, .. } = config;
     let (core, blueprint) = (*core, *blueprint);
-    let provider = ProviderBuilder::default().connect_http(rpc_url.clone()).erased();
+    let provider = provider(rpc_url.clone());
     let chain_id = provider.get_chain_id().await.map_err(FindError::Unreachable)?;
     if let Some(expected) = config.chain_id.filter(|expected| *expected != chain_id) {
         return Err(FindError::WrongChain { expected, found: chain_id });

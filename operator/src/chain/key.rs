@@ -1,6 +1,6 @@
 //! The operator's key, in the keystore of the Blueprint SDK.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use alloy::signers::k256::ecdsa::SigningKey;
 use alloy::signers::local::PrivateKeySigner;
@@ -49,8 +49,16 @@ pub(crate) fn import(uri: &str, text: &str) -> Result<PrivateKeySigner, KeyError
     Ok(signer)
 }
 
+/// The file by which processes that share the key take turns.
+pub(crate) fn lock_path(uri: &str) -> PathBuf {
+    root(uri).join("sender.lock")
+}
+
+fn root(uri: &str) -> &Path {
+    Path::new(uri.strip_prefix("file://").unwrap_or(uri))
+}
+
 fn open(uri: &str) -> Result<Keystore, KeyError> {
-    let path = Path::new(uri.strip_prefix("file://").unwrap_or(uri));
-    let keystore = Keystore::new(KeystoreConfig::new().fs_root(path));
+    let keystore = Keystore::new(KeystoreConfig::new().fs_root(root(uri)));
     keystore.map_err(|source| KeyError::Keystore { uri: uri.into(), source })
 }

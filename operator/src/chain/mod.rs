@@ -9,6 +9,7 @@ pub(crate) mod connect;
 pub(crate) mod head;
 pub(crate) mod key;
 pub(crate) mod outbox;
+pub(crate) mod reconciler;
 pub(crate) mod registration;
 pub(crate) mod sender;
 pub(crate) mod source;

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use alloy::primitives::B256;
+use alloy::providers::Provider as _;
 use blueprint_sdk::JobResult;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::Sink;
@@ -24,6 +25,7 @@ use sandbox_sdk::reverts::Refusal;
 use tokio::sync::mpsc;
 
 use super::sender::Sender;
+use super::until_answered;
 use crate::limits::{OUTBOX_BATCH_MAX, OUTBOX_QUEUE_MAX, OUTBOX_RESCAN, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::records::{Answer, Progress, Records, RecordsError};
 
@@ -97,17 +99,21 @@ impl OutboxTask {
     pub(crate) async fn run(mut self) {
         let mut open = BTreeSet::new();
         let mut pause = RETRY_PAUSE_MIN;
+        let mut rescan = tokio::time::interval(OUTBOX_RESCAN);
         loop {
-            let waiting = if open.is_empty() { OUTBOX_RESCAN } else { pause };
             let mut noted = Vec::new();
-            match tokio::time::timeout(waiting, self.notes.recv_many(&mut noted, OUTBOX_BATCH_MAX)).await {
-                Ok(0) => return,
-                Ok(_) => open.extend(noted),
-                Err(_) => open.extend(self.rescan()),
+            tokio::select! {
+                received = self.notes.recv_many(&mut noted, OUTBOX_BATCH_MAX) => match received {
+                    0 => return,
+                    _ => open.extend(noted),
+                },
+                _ = rescan.tick() => open.extend(self.rescan()),
+                () = tokio::time::sleep(pause), if !open.is_empty() => {}
             }
             let before = open.len();
             self.submit(&mut open).await;
-            pause = if open.len() < before { RETRY_PAUSE_MIN } else { Duration::min(pause * 2, RETRY_PAUSE_MAX) };
+            let moved = open.is_empty() || open.len() < before;
+            pause = if moved { RETRY_PAUSE_MIN } else { Duration::min(pause * 2, RETRY_PAUSE_MAX) };
         }
     }
 
@@ -145,11 +151,19 @@ impl OutboxTask {
         if let [first, _, ..] = batch {
             let receipts: Vec<_> = batch.iter().map(|(key, receipt)| (key.call, receipt.clone())).collect();
             let invocation = calls::submit_receipts(self.chain.deployment(), first.0.service, &receipts);
-            if let Ok(Ok(mined)) = self.sender.send(invocation).await {
-                for (key, _) in batch {
-                    self.settle(*key, Fate::Settled(Some(mined.transaction))).await;
+            match self.sender.send(invocation).await {
+                Ok(Ok(mined)) => {
+                    for (key, _) in batch {
+                        self.settle(*key, Fate::Settled(Some(mined.transaction))).await;
+                    }
+                    return Vec::new();
                 }
-                return Vec::new();
+                Ok(Err(SendError::NotMined { transaction, .. } | SendError::Receipt { transaction, .. })) => {
+                    self.wait_out(transaction).await;
+                    return batch.iter().map(|(key, _)| *key).collect();
+                }
+                Ok(Err(error)) => tracing::debug!(error = %crate::error_chain(&error), "batch not taken; one by one"),
+                Err(stopped) => tracing::debug!(%stopped, "batch waits for the next start"),
             }
         }
         let mut later = Vec::new();
@@ -175,6 +189,10 @@ impl OutboxTask {
         match self.sender.send(invocation).await {
             Ok(Ok(mined)) => Fate::Settled(Some(mined.transaction)),
             Ok(Err(SendError::Refused(refusal))) => refused(key, &refusal),
+            Ok(Err(SendError::NotMined { transaction, .. } | SendError::Receipt { transaction, .. })) => {
+                self.wait_out(transaction).await;
+                Fate::Later
+            }
             Ok(Err(error)) => {
                 tracing::warn!(call = %key, error = %crate::error_chain(&error), "receipt not taken; trying again");
                 Fate::Later
@@ -183,6 +201,18 @@ impl OutboxTask {
                 tracing::debug!(call = %key, %stopped, "receipt waits for the next start");
                 Fate::Later
             }
+        }
+    }
+
+    /// Waits until a sent transaction is in a block or forgotten: a second one for the same receipts would be paid for in vain.
+    async fn wait_out(&self, transaction: B256) {
+        let provider = self.chain.provider();
+        while until_answered("transaction", || provider.get_transaction_by_hash(transaction))
+            .await
+            .is_some_and(|found| found.block_number.is_none())
+        {
+            tracing::warn!(%transaction, "receipts wait for a transaction that is in no block yet");
+            tokio::time::sleep(RETRY_PAUSE_MAX).await;
         }
     }
 

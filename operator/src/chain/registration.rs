@@ -1,10 +1,12 @@
 //! Being an operator of the blueprint.
 
 use alloy::primitives::B256;
+use alloy::signers::local::PrivateKeySigner;
 use sandbox_protocol::abi::OperatorProfile;
 use sandbox_sdk::Chain;
 use sandbox_sdk::calls;
 use sandbox_sdk::chain::SendError;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::OperatorView;
 use sandbox_sdk::operators::public_key;
 
 use super::sender::{Sender, Stopped};
@@ -22,28 +24,44 @@ pub(crate) enum RegistrationError {
     Stopped(#[from] Stopped),
 }
 
-/// Registers the account with its offer unless it is registered.
+/// Registers the account with its offer; where it is registered with another, publishes this one.
 pub(crate) async fn ensure(
     chain: &Chain,
     sender: &Sender,
-    key: &alloy::signers::local::PrivateKeySigner,
+    key: &PrivateKeySigner,
     offer: &OfferConfig,
 ) -> Result<(), RegistrationError> {
-    let core = chain.core();
-    let blueprint = chain.deployment().blueprint_id;
-    let registered =
-        until_answered("registration", || async { core.isOperatorRegistered(blueprint, key.address()).call().await });
-    if registered.await {
-        return Ok(());
-    }
-    let profile = OperatorProfile {
+    let (core, deployment) = (chain.core(), chain.deployment());
+    let registered = until_answered("registration", || async {
+        core.isOperatorRegistered(deployment.blueprint_id, key.address()).call().await
+    });
+    let profile = profile(offer);
+    let invocation = if registered.await {
+        let published = until_answered("profile", || chain.operator(key.address())).await;
+        if is_same(&published, &profile) {
+            return Ok(());
+        }
+        calls::set_operator_profile(deployment, &profile)
+    } else {
+        calls::register_operator(deployment, public_key(key), &profile)
+    };
+    let mined = sender.send(invocation).await?.map_err(RegistrationError::Refused)?;
+    tracing::info!(transaction = %mined.transaction, "published as an operator of blueprint {}", deployment.blueprint_id);
+    Ok(())
+}
+
+fn profile(offer: &OfferConfig) -> OperatorProfile {
+    OperatorProfile {
         capacity: offer.capacity.sandboxes,
         pricePerHour: offer.price_per_hour,
         sealKey: B256::ZERO,
         apiUrl: offer.api_url.clone(),
-    };
-    let register = calls::register_operator(chain.deployment(), public_key(key), &profile);
-    let mined = sender.send(register).await?.map_err(RegistrationError::Refused)?;
-    tracing::info!(transaction = %mined.transaction, "registered as an operator of blueprint {blueprint}");
-    Ok(())
+    }
+}
+
+fn is_same(published: &OperatorView, profile: &OperatorProfile) -> bool {
+    published.capacity == profile.capacity
+        && published.pricePerHour == profile.pricePerHour
+        && published.sealKey == profile.sealKey
+        && published.apiUrl == profile.apiUrl
 }

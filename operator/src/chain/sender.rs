@@ -1,17 +1,20 @@
 //! The one task that owns the operator's key and its nonces.
 //!
-//! Processes that share a key (one per service under the Blueprint Manager) take turns by a lock that names the address.
+//! Processes that share a key (one per service under the Blueprint Manager) take turns by a lock beside it.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::limits::SENDER_QUEUE_MAX;
-use alloy::primitives::Address;
 use fs4::FileExt;
 use sandbox_sdk::Account;
 use sandbox_sdk::calls::Invocation;
 use sandbox_sdk::chain::{Mined, SendError};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::limits::{KEY_LOCK_TIMEOUT, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, SENDER_QUEUE_MAX};
 
 type Request = (Invocation, oneshot::Sender<Result<Mined, SendError>>);
 
@@ -27,12 +30,12 @@ pub(crate) struct Sender {
 pub(crate) struct Stopped;
 
 impl Sender {
-    /// Starts the task for `account`. It ends when nobody can reach it any more.
-    pub(crate) fn start(account: Account) -> Self {
+    /// Starts the task for `account`, whose lock is `lock`. It ends when nobody can reach it any more.
+    pub(crate) fn start(account: Account, lock: PathBuf) -> Self {
         let (queue, mut waiting) = mpsc::channel::<Request>(SENDER_QUEUE_MAX);
         tokio::spawn(async move {
             while let Some((invocation, reply)) = waiting.recv().await {
-                let turn = take_turn(account.address()).await;
+                let turn = take_turn(&lock).await;
                 let sent = account.send(&invocation).await;
                 drop(turn);
                 if reply.send(sent).is_err() {
@@ -51,27 +54,33 @@ impl Sender {
     }
 }
 
-/// The turn of this process; dropping it gives it on. Without a place for the lock there are no others to wait for.
-async fn take_turn(address: Address) -> Option<File> {
-    let path = lock_path(address);
-    let locked = tokio::task::spawn_blocking(move || {
-        let file = File::create(&path)?;
-        FileExt::lock(&file)?;
-        Ok::<_, std::io::Error>(file)
-    });
-    match locked.await {
-        Ok(Ok(file)) => Some(file),
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "cannot lock the key against other processes; going on");
-            None
+/// The turn of this process; dropping it gives it on. Where it does not come in time, the send goes ahead: a nonce that two
+/// processes used is refused and tried again, while a receipt that waits for ever is lost.
+async fn take_turn(path: &Path) -> Option<File> {
+    let taking = async {
+        let mut pause = RETRY_PAUSE_MIN;
+        loop {
+            match lock(path) {
+                Ok(Some(file)) => return Some(file),
+                Ok(None) => tracing::debug!("another process of this key is sending"),
+                Err(error) => tracing::warn!(%error, lock = %path.display(), "cannot lock the key"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = Duration::min(pause * 2, RETRY_PAUSE_MAX);
         }
-        Err(error) => {
-            tracing::error!(%error, "locking the key panicked; going on");
-            None
-        }
-    }
+    };
+    tokio::time::timeout(KEY_LOCK_TIMEOUT, taking).await.unwrap_or_else(|_| {
+        tracing::warn!(lock = %path.display(), "the key's turn did not come; sending all the same");
+        None
+    })
 }
 
-fn lock_path(address: Address) -> PathBuf {
-    std::env::temp_dir().join(format!("agent-sandbox-{address}.lock"))
+/// `None` where another process holds it.
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    match FileExt::try_lock(&file) {
+        Ok(()) => Ok(Some(file)),
+        Err(fs4::TryLockError::WouldBlock) => Ok(None),
+        Err(fs4::TryLockError::Error(error)) => Err(error),
+    }
 }

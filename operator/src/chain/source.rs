@@ -4,21 +4,27 @@
 //! written together. So a call is either on disk or will be read again, however long the operator was away. Calls that the
 //! contract assigned to somebody else are left alone.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use alloy::primitives::Address;
 use alloy::providers::Provider as _;
 use alloy::rpc::types::{Filter, Log};
 use alloy::sol_types::SolEvent;
 use alloy::transports::TransportError;
+use futures::{StreamExt as _, TryStreamExt as _};
 use sandbox_fleet::Fleet;
 use sandbox_protocol::CallKey;
 use sandbox_sdk::Chain;
-use sandbox_sdk::contracts::ITangleCore::{JobSubmitted, JobSubmittedFromQuote, ServiceRequested, ServiceTerminated};
+use sandbox_sdk::chain::ReadError;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::Assignment;
+use sandbox_sdk::contracts::ITangleCore::{JobSubmitted, JobSubmittedFromQuote, ServiceTerminated};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::Outbox;
 use super::until_answered;
-use crate::limits::LOG_RANGE_BLOCKS_MAX;
+use crate::limits::{CALL_QUEUE_MAX, FOREIGN_SERVICES_MAX, LOG_RANGE_BLOCKS_MAX, RETRY_PAUSE_MIN};
 use crate::records::{CallRecord, Progress, Records, RecordsError};
 
 /// A recorded call that is to be answered.
@@ -41,63 +47,74 @@ pub(crate) struct Source {
     pub(crate) confirmations: u64,
     /// To the job router.
     pub(crate) calls: mpsc::Sender<DueCall>,
-    /// To the approvals.
-    pub(crate) requests: mpsc::Sender<u64>,
+    /// Services that are known to be of other blueprints.
+    pub(crate) foreign: Mutex<HashSet<u64>>,
+}
+
+/// Why the chain does not say what a call is.
+#[derive(Debug, thiserror::Error)]
+enum LookupError {
+    /// The logs were not read.
+    #[error("the logs were not read")]
+    Logs(#[source] TransportError),
+    /// The node knows of none, though its own log speaks of it.
+    #[error("the node does not know it yet")]
+    NotYet,
+    /// The chain was not asked.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// What a block range held.
 #[derive(Default)]
 struct Found {
     calls: Vec<CallRecord>,
-    requests: Vec<u64>,
     ended: Vec<u64>,
 }
 
 impl Source {
     /// Resumes what a former life left open, then reads on until `stop`.
-    pub(crate) async fn run(self, head: watch::Receiver<u64>, stop: CancellationToken) {
-        let reading = async {
-            if let Err(error) = self.resume().await {
-                tracing::error!(error = %crate::error_chain(&error), "cannot read the open calls");
-            }
-            self.follow(head).await
-        };
+    ///
+    /// Ends early only where records cannot be read or written; a node that then went on would be deaf.
+    pub(crate) async fn run(self, head: watch::Receiver<u64>, stop: CancellationToken) -> Result<(), RecordsError> {
+        // Side by side: an old call that the node does not know yet holds up no new one.
+        let reading = futures::future::try_join(self.resume(), self.follow(head));
         tokio::select! {
-            () = stop.cancelled() => {}
-            ended = reading => {
-                if let Err(error) = ended {
-                    tracing::error!(error = %crate::error_chain(&error), "reading the chain ended");
-                }
-            }
+            () = stop.cancelled() => Ok(()),
+            ended = reading => ended.map(drop),
         }
     }
 
     async fn resume(&self) -> Result<(), RecordsError> {
         let mut open = self.records.open_calls()?;
         open.sort_by_key(|call| call.block);
-        for call in open {
+        let resuming = futures::stream::iter(open).map(|call| async {
             match call.progress {
                 Progress::Answered(_) => self.outbox.notify(call.key),
                 Progress::Seen | Progress::Begun { .. } => self.resume_call(call).await?,
                 Progress::Settled { .. } | Progress::Dropped { .. } => {}
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        resuming.buffer_unordered(CALL_QUEUE_MAX).try_collect().await
     }
 
-    /// Hands an unanswered call on, unless the chain positively says that it was answered without this record.
+    /// Hands an unanswered call on, unless the chain positively says that it is not, or no more, this operator's to answer.
     async fn resume_call(&self, mut call: CallRecord) -> Result<(), RecordsError> {
-        let assignment = until_answered("assignment", || self.chain.assignment(call.key)).await;
-        let mine = assignment.as_ref().is_some_and(|assignment| assignment.operator == self.me);
-        let answered = assignment.as_ref().is_some_and(|assignment| assignment.answered);
-        if mine && !answered {
+        let assignment = until_answered("assignment", || self.assignment(call.key)).await;
+        if assignment.operator == self.me && !assignment.answered {
             self.hand_on(&call).await;
             return Ok(());
         }
-        tracing::warn!(call = %call.key, mine, answered, "an open call is no longer this operator's to answer");
-        let reason = if answered { "answered already" } else { "assigned to another operator" };
+        let reason = if assignment.answered { "answered already" } else { "assigned to another operator" };
+        tracing::warn!(call = %call.key, reason, "an open call is dropped");
         call.progress = Progress::Dropped { reason: reason.into() };
         self.records.put_call(&call).await
+    }
+
+    /// The assignment of a call that there is. A node that knows of none is behind.
+    async fn assignment(&self, key: CallKey) -> Result<Assignment, LookupError> {
+        self.chain.assignment(key).await?.ok_or(LookupError::NotYet)
     }
 
     async fn follow(&self, mut head: watch::Receiver<u64>) -> Result<(), RecordsError> {
@@ -106,12 +123,12 @@ impl Source {
             None => self.first_block().await,
         };
         loop {
-            let height = *head.borrow_and_update();
-            self.fleet.head(height).await;
-            let last = height.saturating_sub(self.confirmations);
+            let last = head.borrow_and_update().saturating_sub(self.confirmations);
             while next <= last {
                 next = self.read(next, last.min(next + LOG_RANGE_BLOCKS_MAX - 1)).await?;
             }
+            // Told only now: a call that came before a sandbox expired finds it alive.
+            self.fleet.head(last).await;
             if head.changed().await.is_err() {
                 return Ok(());
             }
@@ -125,27 +142,22 @@ impl Source {
 
     /// Takes in `from..=to`, or as much of it as the node serves; returns the block behind.
     async fn read(&self, from: u64, mut to: u64) -> Result<u64, RecordsError> {
-        let logs = loop {
-            match self.logs(from, to).await {
-                Ok(logs) => break logs,
-                // A range that is too wide for the node is halved; a single block is asked for until it comes.
-                Err(error) if to > from && error.is_error_resp() => to = from + (to - from) / 2,
-                Err(_) => break until_answered("logs", || self.logs(from, to)).await,
+        let found = loop {
+            match self.look(from, to).await {
+                Ok(found) => break found,
+                // A range that is too wide for the node is halved.
+                Err(LookupError::Logs(error)) if to > from && error.is_error_resp() => to = from + (to - from) / 2,
+                // The logs are read again as well: what they spoke of may be gone from the chain.
+                Err(error) => {
+                    tracing::warn!(from, to, error = %crate::error_chain(&error), "no answer; asking again");
+                    tokio::time::sleep(RETRY_PAUSE_MIN).await;
+                }
             }
         };
-        let mut found = Found::default();
-        for log in &logs {
-            self.sort(log, &mut found).await;
-        }
         self.records.take_in(&found.calls, to + 1).await?;
         for call in found.calls {
             tracing::info!(call = %call.key, job = call.job, block = call.block, "call taken in");
             self.hand_on(&call).await;
-        }
-        for request in found.requests {
-            if self.requests.send(request).await.is_err() {
-                tracing::debug!(request, "approvals have stopped");
-            }
         }
         for service in found.ended {
             self.fleet.service_ended(service).await;
@@ -153,45 +165,57 @@ impl Source {
         Ok(to + 1)
     }
 
+    async fn look(&self, from: u64, to: u64) -> Result<Found, LookupError> {
+        let mut found = Found::default();
+        for log in self.logs(from, to).await.map_err(LookupError::Logs)? {
+            if let Some(call) = submitted(&log) {
+                found.calls.extend(self.mine(call).await?);
+            } else if let Ok(event) = log.log_decode::<ServiceTerminated>() {
+                found.ended.push(event.inner.serviceId);
+            }
+        }
+        Ok(found)
+    }
+
     async fn logs(&self, from: u64, to: u64) -> Result<Vec<Log>, TransportError> {
         let filter =
             Filter::new().address(self.chain.deployment().core).from_block(from).to_block(to).event_signature(vec![
                 JobSubmitted::SIGNATURE_HASH,
                 JobSubmittedFromQuote::SIGNATURE_HASH,
-                ServiceRequested::SIGNATURE_HASH,
                 ServiceTerminated::SIGNATURE_HASH,
             ]);
         self.chain.provider().get_logs(&filter).await
     }
 
-    async fn sort(&self, log: &Log, found: &mut Found) {
-        let block = log.block_number.unwrap_or_default();
-        if let Ok(event) = log.log_decode::<JobSubmitted>() {
-            let event = event.inner.data;
-            let key = CallKey { service: event.serviceId, call: event.callId };
-            let call = CallRecord::seen(key, event.jobIndex, event.caller, event.inputs, block);
-            found.calls.extend(self.mine(call).await);
-        } else if let Ok(event) = log.log_decode::<JobSubmittedFromQuote>() {
-            let event = event.inner.data;
-            let key = CallKey { service: event.serviceId, call: event.callId };
-            let call = CallRecord::seen(key, event.jobIndex, event.caller, event.inputs, block);
-            found.calls.extend(self.mine(call).await);
-        } else if let Ok(event) = log.log_decode::<ServiceRequested>() {
-            if event.inner.blueprintId == self.chain.deployment().blueprint_id {
-                found.requests.push(event.inner.requestId);
-            }
-        } else if let Ok(event) = log.log_decode::<ServiceTerminated>() {
-            found.ended.push(event.inner.serviceId);
+    /// The call, if the contract says that this operator must answer it.
+    async fn mine(&self, call: CallRecord) -> Result<Option<CallRecord>, LookupError> {
+        let service = call.key.service;
+        if self.service.is_some_and(|only| only != service) || self.is_foreign(service).await? {
+            return Ok(None);
         }
+        let assignment = self.assignment(call.key).await?;
+        Ok((assignment.operator == self.me && !assignment.answered).then_some(call))
     }
 
-    /// The call, if the contract says that this operator must answer it. Services of other blueprints have no assignment.
-    async fn mine(&self, call: CallRecord) -> Option<CallRecord> {
-        if self.service.is_some_and(|service| service != call.key.service) {
-            return None;
+    /// Whether the service is of another blueprint. It has a call, so a node that does not know it is behind.
+    async fn is_foreign(&self, service: u64) -> Result<bool, LookupError> {
+        if self.foreign().contains(&service) {
+            return Ok(true);
         }
-        let assignment = until_answered("assignment", || self.chain.assignment(call.key)).await?;
-        (assignment.operator == self.me && !assignment.answered).then_some(call)
+        let found = self.chain.service(service).await?.ok_or(LookupError::NotYet)?;
+        let foreign = found.blueprintId != self.chain.deployment().blueprint_id;
+        if foreign {
+            let mut known = self.foreign();
+            if known.len() >= FOREIGN_SERVICES_MAX {
+                known.clear();
+            }
+            known.insert(service);
+        }
+        Ok(foreign)
+    }
+
+    fn foreign(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn hand_on(&self, call: &CallRecord) {
@@ -199,4 +223,17 @@ impl Source {
             tracing::debug!(call = %call.key, "the job router has stopped");
         }
     }
+}
+
+/// The call that a log tells of, by either of the core's two events.
+fn submitted(log: &Log) -> Option<CallRecord> {
+    let block = log.block_number?;
+    if let Ok(event) = log.log_decode::<JobSubmitted>() {
+        let event = event.inner.data;
+        let key = CallKey { service: event.serviceId, call: event.callId };
+        return Some(CallRecord::seen(key, event.jobIndex, event.caller, event.inputs, block));
+    }
+    let event = log.log_decode::<JobSubmittedFromQuote>().ok()?.inner.data;
+    let key = CallKey { service: event.serviceId, call: event.callId };
+    Some(CallRecord::seen(key, event.jobIndex, event.caller, event.inputs, block))
 }

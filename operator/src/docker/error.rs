@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::hardening::Mismatch;
 use bollard::errors::Error as EngineError;
 use sandbox_fleet::ports::PortError;
 use sandbox_protocol::{Failure, FailureCode};
+
+use super::hardening::Mismatch;
 
 /// One variant per thing that was asked of the engine.
 #[derive(Debug, thiserror::Error)]

@@ -47,12 +47,7 @@ impl DockerContainers {
 
     async fn make(&self, sandbox: &Sandbox) -> Result<Instance, DockerError> {
         let name = self.places.name(sandbox.id);
-        let dir = self.places.socket_dir(sandbox.id);
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .map_err(|source| DockerError::SocketDirectory { dir, source })?;
+        self.make_socket_dir(sandbox.id)?;
         let body = hardening::container(sandbox, &self.places, self.runtime.as_deref());
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         match self.engine.create_container(Some(options), body).await {
@@ -70,12 +65,23 @@ impl DockerContainers {
 
     async fn look(&self, sandbox: &Sandbox) -> Result<Option<Instance>, DockerError> {
         let name = self.places.name(sandbox.id);
-        let Some(found) = self.inspect(&name).await? else { return Ok(None) };
-        let running = found.state.as_ref().and_then(|state| state.running).unwrap_or(false);
-        if !running {
+        let Some(mut found) = self.inspect(&name).await? else { return Ok(None) };
+        if !found.state.as_ref().and_then(|state| state.running).unwrap_or(false) {
+            // After a reboot of the host the directory is gone, and without it the engine starts nothing.
+            self.make_socket_dir(sandbox.id)?;
             self.start(&name).await?;
+            match self.inspect(&name).await? {
+                Some(started) => found = started,
+                None => return Ok(None),
+            }
         }
         self.verified(sandbox, &found).map(Some)
+    }
+
+    fn make_socket_dir(&self, id: SandboxId) -> Result<(), DockerError> {
+        let dir = self.places.socket_dir(id);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|source| DockerError::SocketDirectory { dir, source })
     }
 
     async fn clear(&self, id: SandboxId) -> Result<(), DockerError> {

@@ -7,10 +7,10 @@ use alloy::primitives::{Address, Bytes, U256, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolStruct, SolValue};
-use sandbox_fleet::Fleet;
 use sandbox_fleet::ports::Sidecars;
 use sandbox_fleet::request::Images;
 use sandbox_fleet::sandbox::Instance;
+use sandbox_fleet::{Fleet, Unfinished};
 use sandbox_protocol::abi::{self, JobError, JobReceipt};
 use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt, domain};
 use sandbox_protocol::{CallKey, Failure, FailureCode, Outcome};
@@ -18,7 +18,6 @@ use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::limits::WRITE_PAUSE;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
 
@@ -105,7 +104,7 @@ impl Desk {
     pub(crate) async fn answer<H, F>(self: Arc<Self>, key: CallKey, handler: H) -> Option<JobReceipt>
     where
         H: FnOnce(JobCall) -> F + Send + 'static,
-        F: Future<Output = Result<Work, Failure>> + Send + 'static,
+        F: Future<Output = Result<Work, Unfinished>> + Send + 'static,
     {
         // In a task of its own: when the runner stops, the answer is still written before the process ends.
         let work = self.work.clone();
@@ -126,8 +125,11 @@ impl Desk {
     async fn answer_here<H, F>(self: Arc<Self>, key: CallKey, handler: H) -> Result<Option<JobReceipt>, RecordsError>
     where
         H: FnOnce(JobCall) -> F + Send + 'static,
-        F: Future<Output = Result<Work, Failure>> + Send + 'static,
+        F: Future<Output = Result<Work, Unfinished>> + Send + 'static,
     {
+        if self.work.is_closed() {
+            return Ok(None);
+        }
         let Some(mut call) = self.parts.records.call(key)? else { return Ok(None) };
         let started = Instant::now();
         let (resumed, started_block) = match call.progress {
@@ -145,22 +147,18 @@ impl Desk {
         };
         let (caller, inputs) = (call.caller, call.inputs.clone());
         let job_call = JobCall { key, caller, inputs, resumed, desk: self.clone() };
-        let result = contained(key, handler(job_call)).await;
+        let result = match contained(key, handler(job_call)).await {
+            Ok(work) => Ok(work),
+            Err(Unfinished::Failed(failure)) => Err(failure),
+            Err(Unfinished::Stopping) => return Ok(None),
+        };
         let answer = self.seal(&call, result, started_block, started.elapsed());
         let receipt = answer.receipt.receipt.on_chain();
         call.progress = Progress::Answered(answer);
-        self.write(&call).await;
+        self.parts.records.put_call(&call).await?;
         self.parts.metrics.answered(call.job, receipt.outcome, started.elapsed());
         tracing::info!(call = %key, job = call.job, outcome = receipt.outcome, resumed, "answered");
         Ok(Some(receipt))
-    }
-
-    /// An answer is never given up for a disk that is full for a while.
-    async fn write(&self, call: &CallRecord) {
-        while let Err(error) = self.parts.records.put_call(call).await {
-            tracing::error!(call = %call.key, error = %crate::error_chain(&error), "cannot write an answer; trying again");
-            tokio::time::sleep(WRITE_PAUSE).await;
-        }
     }
 
     fn seal(&self, call: &CallRecord, result: Result<Work, Failure>, started_block: u64, took: Duration) -> Answer {
@@ -211,14 +209,14 @@ impl Desk {
 /// Runs a handler; a panic becomes a failure with a reference that the log has as well.
 async fn contained(
     key: CallKey,
-    handling: impl Future<Output = Result<Work, Failure>> + Send + 'static,
-) -> Result<Work, Failure> {
+    handling: impl Future<Output = Result<Work, Unfinished>> + Send + 'static,
+) -> Result<Work, Unfinished> {
     match tokio::spawn(handling).await {
         Ok(result) => result,
         Err(error) => {
             let reference = format!("{:08x}", rand::random::<u32>());
             tracing::error!(call = %key, %reference, %error, "a handler panicked");
-            Err(Failure::new(FailureCode::Internal, format!("the operator failed; reference {reference}")))
+            Err(Failure::new(FailureCode::Internal, format!("the operator failed; reference {reference}")).into())
         }
     }
 }

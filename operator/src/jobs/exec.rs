@@ -3,8 +3,11 @@
 //! A command is sent once. After that the sidecar is only asked for what became of it, by its id; when the sidecar no
 //! longer knows, the answer is `interrupted`, never a second run.
 
+use std::time::Duration;
+
 use alloy::sol_types::SolValue;
-use sandbox_fleet::ports::{SidecarError, Sidecars};
+use sandbox_fleet::Unfinished;
+use sandbox_fleet::ports::SidecarError;
 use sandbox_fleet::request::{Command, command};
 use sandbox_fleet::sandbox::{Instance, Phase, Sandbox};
 use sandbox_protocol::abi::ExecResponse;
@@ -12,15 +15,17 @@ use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
 use sandbox_protocol::{CallKey, Failure, FailureCode};
 
 use super::{JobCall, Work};
-use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE};
+use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE, EXEC_SLACK};
 
 /// Runs the command.
-pub(super) async fn exec(call: JobCall) -> Result<Work, Failure> {
+pub(super) async fn exec(call: JobCall) -> Result<Work, Unfinished> {
     let command = command(call.request()?)?;
     let sandbox = call.parts().fleet.find(command.sandbox, call.caller).await?;
     let instance = running(&sandbox)?;
     let body = body(call.key, command, &sandbox, call.resumed);
-    let reply = carried_out(call.parts().sidecars.as_ref(), &sandbox, body).await?;
+    let bound = Duration::from_millis(body.timeout_ms) + EXEC_SLACK;
+    let carried_out = tokio::time::timeout(bound, carried_out(&call, &sandbox, body)).await;
+    let reply = carried_out.unwrap_or_else(|_| Err(unreachable()))?;
     Ok(work(reply, instance))
 }
 
@@ -53,9 +58,9 @@ fn body(key: CallKey, command: Command, sandbox: &Sandbox, attach_only: bool) ->
     }
 }
 
-async fn carried_out(sidecars: &dyn Sidecars, sandbox: &Sandbox, mut body: ExecBody) -> Result<ExecReply, Failure> {
+async fn carried_out(call: &JobCall, sandbox: &Sandbox, mut body: ExecBody) -> Result<ExecReply, Failure> {
     for _ in 0..ATTACH_ATTEMPTS_MAX {
-        match sidecars.exec(sandbox, body.clone()).await {
+        let error = match call.parts().sidecars.exec(sandbox, body.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(SidecarError::Lost) => {
                 return Err(Failure::new(FailureCode::Interrupted, "the command may have run; its result is lost"));
@@ -64,14 +69,21 @@ async fn carried_out(sidecars: &dyn Sidecars, sandbox: &Sandbox, mut body: ExecB
             Err(SidecarError::Busy) => {
                 return Err(Failure::new(FailureCode::SandboxBusy, "too many commands run in the sandbox"));
             }
+            Err(SidecarError::NotSent(error)) => error,
             Err(SidecarError::Unreachable(error)) => {
-                tracing::warn!(sandbox = %sandbox.id, %error, "the sidecar does not answer");
+                body.attach_only = true;
+                error
             }
-        }
-        body.attach_only = true;
+        };
+        tracing::warn!(sandbox = %sandbox.id, %error, "the sidecar does not answer");
+        call.parts().fleet.check(sandbox.id).await;
         tokio::time::sleep(ATTACH_PAUSE).await;
     }
-    Err(Failure::new(FailureCode::SandboxUnreachable, "the sandbox does not answer"))
+    Err(unreachable())
+}
+
+fn unreachable() -> Failure {
+    Failure::new(FailureCode::SandboxUnreachable, "the sandbox does not answer")
 }
 
 fn work(reply: ExecReply, instance: Instance) -> Work {

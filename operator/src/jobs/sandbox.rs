@@ -1,17 +1,20 @@
 //! Jobs 0 and 3: a sandbox begins and ends.
 
 use alloy::primitives::{B256, U256};
+use sandbox_fleet::Unfinished;
 use sandbox_fleet::request::sandbox_spec;
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox, SidecarToken};
 use sandbox_protocol::abi::{SandboxCreateRequest, SandboxCreateResponse, SandboxIdRequest, SandboxStatusResponse};
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use sandbox_sdk::chain::ReadError;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
 
 use super::{JobCall, Work};
 use crate::chain::until_answered;
 use crate::limits::{CREATE_TIMEOUT, DELETE_TIMEOUT};
 
 /// Job 0: provisions a sandbox.
-pub(super) async fn create(call: JobCall) -> Result<Work, Failure> {
+pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxCreateRequest = call.request()?;
     let spec = sandbox_spec(&request, &call.parts().images)?;
     let id = SandboxId { origin: call.key, slot: 0 };
@@ -21,7 +24,7 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Failure> {
     let fleet = &call.parts().fleet;
     let Ok(created) = tokio::time::timeout(CREATE_TIMEOUT, fleet.create(sandbox)).await else {
         fleet.end(id, EndReason::Abandoned).await;
-        return Err(Failure::new(FailureCode::Engine, "the sandbox did not start in time"));
+        return Err(Failure::new(FailureCode::Engine, "the sandbox did not start in time").into());
     };
     let endpoint = format!("{}/sandboxes/{id}", call.parts().api_url);
     let created = created?;
@@ -38,7 +41,7 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Failure> {
 }
 
 /// Job 3: deletes a sandbox and everything in it.
-pub(super) async fn delete(call: JobCall) -> Result<Work, Failure> {
+pub(super) async fn delete(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxIdRequest = call.request()?;
     let id = SandboxId::from_endpoint(&request.sandbox_id)
         .map_err(|error| Failure::new(FailureCode::BadRequest, error.to_string()))?;
@@ -54,10 +57,22 @@ pub(super) async fn delete(call: JobCall) -> Result<Work, Failure> {
     Ok(Work::done(&response, instance(&before)))
 }
 
-/// The expiry block that the contract wrote down, the one word on it.
+/// The expiry block that the contract wrote down, the one word on it. A node that has no row for the sandbox is behind.
 async fn expiry(call: &JobCall, id: SandboxId) -> Option<u64> {
-    let row = until_answered("sandbox", || call.parts().chain.sandbox(id)).await;
-    (row.expiryBlock != u64::MAX).then_some(row.expiryBlock)
+    let ask = || async {
+        let row = call.parts().chain.sandbox(id).await?;
+        if row.state == SandboxState::Unknown { Err(RowError::NotYet) } else { Ok(row.expiryBlock) }
+    };
+    let expiry = until_answered("sandbox", ask).await;
+    (expiry != u64::MAX).then_some(expiry)
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RowError {
+    #[error("the node does not know the sandbox yet")]
+    NotYet,
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 fn instance(sandbox: &Sandbox) -> Option<sandbox_fleet::sandbox::Instance> {

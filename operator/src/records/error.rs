@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// An error of the record store.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,12 @@ pub(crate) enum RecordsError {
     /// A write was not synced to the disk.
     #[error("cannot sync the records to disk")]
     Sync(#[source] io::Error),
+    /// A commit failed; the store takes no more until it is opened anew.
+    #[error("the record store has failed; its cause is in the log above")]
+    Failed,
+    /// The commit of this write and those beside it failed.
+    #[error("a record did not get onto the disk")]
+    Commit(#[source] Arc<RecordsError>),
     /// The writer has ended.
     #[error("the record writer has stopped")]
     Stopped,

@@ -1,15 +1,21 @@
 //! What the operator must not forget, on disk: calls, sandboxes, and how far the chain was read.
 //!
-//! The only folder that knows sled. "Durable" means fsync: sled's own flush is not one, so its file is synced as well.
+//! The only folder that knows sled. "Durable" means fsync: sled's own flush is not one, so its files are synced as well.
 //! One thread writes and commits in groups; reads go straight to the tree. One process per directory, kept by a lock.
+//! A store that failed once takes no further write: the process is to end, and its next life goes on from the disk.
 
 mod call;
+mod changes;
+mod disk;
 mod error;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use fs4::FileExt;
@@ -19,10 +25,15 @@ use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use call::{Answer, CallRecord, Progress};
+use changes::Changes;
+use disk::Disk;
 pub(crate) use error::RecordsError;
-use writer::{Writer, WriterThread};
+use writer::{Write, Writer, WriterThread};
+
+use crate::limits::{FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 
 /// Layout of keys and values; another one is refused rather than misread.
 const VERSION: u64 = 1;
@@ -31,12 +42,25 @@ const CURSOR_KEY: &[u8] = b"cursor";
 const OWNER_KEY: &[u8] = b"owner";
 const STATE_ID_KEY: &[u8] = b"state_id";
 
+/// Calls, by service and number.
+const CALLS: &[u8] = b"call/";
+/// Index of the calls that are not at their end.
+const OPEN: &[u8] = b"open/";
+/// Index of the calls at their end, by block and then as the calls themselves.
+const FINAL: &[u8] = b"final/";
+const SANDBOXES: &[u8] = b"sandbox/";
+
 /// The operator's records. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Records {
     tree: sled::Tree,
+    disk: Arc<Disk>,
     writer: Writer,
-    changes: Arc<watch::Sender<u64>>,
+    changes: Changes,
+    failed: CancellationToken,
+    /// Calls at their end; a write that is given up may make it too many by one.
+    finals: Arc<AtomicUsize>,
+    finals_max: usize,
 }
 
 /// Keeps the directory; records are written until it is dropped.
@@ -48,14 +72,22 @@ pub(crate) struct RecordsGuard {
 impl Records {
     /// Opens the records in `dir`, which is made where it does not exist.
     pub(crate) fn open(dir: &Path) -> Result<(Self, RecordsGuard), RecordsError> {
+        Self::open_with(dir, FINAL_CALLS_MAX)
+    }
+
+    /// The same, to keep another number of calls at their end.
+    fn open_with(dir: &Path, finals_max: usize) -> Result<(Self, RecordsGuard), RecordsError> {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
         let lock = lock(dir)?;
         let path = dir.join("records");
         let db = sled::Config::new().path(&path).flush_every_ms(None).open().map_err(RecordsError::Open)?;
         let tree = (*db).clone();
-        let thread = WriterThread::start(db, &path.join("db"))?;
-        let (changes, _) = watch::channel(0);
-        let records = Self { tree, writer: thread.writer(), changes: Arc::new(changes) };
+        let disk = Arc::new(Disk::open(tree.clone(), &path).map_err(RecordsError::Sync)?);
+        let (changes, failed) = (Changes::default(), CancellationToken::new());
+        let thread = WriterThread::start(disk.clone(), changes.clone(), failed.clone())?;
+        let writer = thread.writer();
+        let finals = count(&tree, FINAL)?;
+        let records = Self { tree, disk, writer, changes, failed, finals: Arc::new(finals.into()), finals_max };
         records.check_version()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }
@@ -65,10 +97,7 @@ impl Records {
         match self.read::<String>(OWNER_KEY)? {
             Some(found) if found == owner => Ok(()),
             Some(found) => Err(RecordsError::Foreign { found, given: owner.to_owned() }),
-            None => {
-                self.tree.insert(OWNER_KEY, encode(&owner)?).map_err(RecordsError::Write)?;
-                Ok(())
-            }
+            None => self.write_now(OWNER_KEY, &owner),
         }
     }
 
@@ -78,8 +107,7 @@ impl Records {
             return Ok(id);
         }
         let id = rand::random::<u64>();
-        self.tree.insert(STATE_ID_KEY, encode(&id)?).map_err(RecordsError::Write)?;
-        self.tree.flush().map_err(RecordsError::Write)?;
+        self.write_now(STATE_ID_KEY, &id)?;
         Ok(id)
     }
 
@@ -90,60 +118,121 @@ impl Records {
 
     /// Takes in new calls together with the cursor behind them; calls that are known stay as they are.
     pub(crate) async fn take_in(&self, calls: &[CallRecord], cursor: u64) -> Result<(), RecordsError> {
-        let mut batch = sled::Batch::default();
+        let mut write = Write::default();
         for call in calls {
             if self.call(call.key)?.is_none() {
-                put_call(&mut batch, call)?;
+                self.put(&mut write, call)?;
             }
         }
-        batch.insert(CURSOR_KEY, encode(&cursor)?);
-        self.writer.write(batch).await
+        let pruned = self.prune(&mut write)?;
+        write.batch.insert(CURSOR_KEY, encode(&cursor)?);
+        self.writer.write(write).await?;
+        self.finals.fetch_sub(pruned, Ordering::Relaxed);
+        Ok(())
     }
 
-    /// What is known of a call.
+    /// What is known of a call, also what is not on disk yet.
     pub(crate) fn call(&self, key: CallKey) -> Result<Option<CallRecord>, RecordsError> {
-        self.read(&call_key(key))
+        self.read(&indexed(CALLS, key))
+    }
+
+    /// What is on disk of a call: what may be told to others. Waits while it is being written.
+    pub(crate) async fn call_on_disk(&self, key: CallKey) -> Result<Option<CallRecord>, RecordsError> {
+        let mut changes = self.watch(key);
+        loop {
+            let call = self.call(key)?;
+            // Looked at after the read: a write that ended in between is on disk.
+            if !self.changes.is_writing(key) {
+                return Ok(call);
+            }
+            let changed = self.failed.run_until_cancelled(changes.changed()).await;
+            if !matches!(changed, Some(Ok(()))) {
+                return Err(RecordsError::Failed);
+            }
+        }
     }
 
     /// Replaces what is known of a call.
     pub(crate) async fn put_call(&self, call: &CallRecord) -> Result<(), RecordsError> {
-        let mut batch = sled::Batch::default();
-        put_call(&mut batch, call)?;
-        self.writer.write(batch).await?;
-        self.changes.send_modify(|version| *version += 1);
-        Ok(())
+        let mut write = Write::default();
+        self.put(&mut write, call)?;
+        self.writer.write(write).await
     }
 
-    /// Calls that are not at their end.
+    /// Calls that are not at their end. One whose record is bad is left out, and said in the log.
     pub(crate) fn open_calls(&self) -> Result<Vec<CallRecord>, RecordsError> {
-        let open = self.tree.scan_prefix(b"open/").keys();
-        open.map(|key| {
+        let mut calls = Vec::new();
+        for key in self.tree.scan_prefix(OPEN).keys() {
             let key = key.map_err(RecordsError::Read)?;
-            let call = [b"call/", key.get(5..).unwrap_or_default()].concat();
-            self.read(&call)?.ok_or(RecordsError::Missing)
-        })
-        .collect()
+            let call = [CALLS, key.get(OPEN.len()..).unwrap_or_default()].concat();
+            match self.read(&call).and_then(|call| call.ok_or(RecordsError::Missing)) {
+                Ok(call) => calls.push(call),
+                Err(error @ (RecordsError::Encoding(_) | RecordsError::Missing)) => {
+                    let key = hex::encode(&call);
+                    tracing::error!(key, error = %crate::error_chain(&error), "an open call is passed over");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(calls)
     }
 
     /// Every sandbox that is remembered.
     pub(crate) fn sandboxes(&self) -> Result<Vec<Sandbox>, RecordsError> {
-        self.tree.scan_prefix(b"sandbox/").values().map(|value| decode(&value.map_err(RecordsError::Read)?)).collect()
+        self.tree.scan_prefix(SANDBOXES).values().map(|value| decode(&value.map_err(RecordsError::Read)?)).collect()
     }
 
-    /// A number that rises whenever a call changes.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// Tells when something of this call has come onto the disk.
+    pub(crate) fn watch(&self, key: CallKey) -> watch::Receiver<()> {
+        self.changes.watch(key)
+    }
+
+    /// Cancelled when the store has failed: nothing more will be written, only a restart helps.
+    pub(crate) fn failed(&self) -> CancellationToken {
+        self.failed.clone()
     }
 
     fn check_version(&self) -> Result<(), RecordsError> {
         match self.read(VERSION_KEY)? {
             Some(VERSION) => Ok(()),
             Some(found) => Err(RecordsError::Version { found, known: VERSION }),
-            None => {
-                self.tree.insert(VERSION_KEY, encode(&VERSION)?).map_err(RecordsError::Write)?;
-                Ok(())
-            }
+            None => self.write_now(VERSION_KEY, &VERSION),
         }
+    }
+
+    /// For what is written once, before the work begins.
+    fn write_now(&self, key: &[u8], value: &impl Serialize) -> Result<(), RecordsError> {
+        self.tree.insert(key, encode(value)?).map_err(RecordsError::Write)?;
+        self.disk.sync()
+    }
+
+    fn put(&self, write: &mut Write, call: &CallRecord) -> Result<(), RecordsError> {
+        let (open, end) = (indexed(OPEN, call.key), final_key(call));
+        write.batch.insert(indexed(CALLS, call.key), encode(call)?);
+        write.calls.push(call.key);
+        if !call.progress.is_final() {
+            write.batch.insert(open, &[]);
+            return Ok(());
+        }
+        write.batch.remove(open);
+        if !self.tree.contains_key(&end).map_err(RecordsError::Read)? {
+            write.batch.insert(end, &[]);
+            self.finals.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Removes a few of the oldest calls at their end beyond those that are kept; returns how many.
+    fn prune(&self, write: &mut Write) -> Result<usize, RecordsError> {
+        let beyond = self.finals.load(Ordering::Relaxed).saturating_sub(self.finals_max);
+        let mut pruned = 0;
+        for end in self.tree.scan_prefix(FINAL).keys().take(beyond.min(PRUNE_STEP_MAX)) {
+            let end = end.map_err(RecordsError::Read)?;
+            write.batch.remove([CALLS, end.get(FINAL.len() + size_of::<u64>()..).unwrap_or_default()].concat());
+            write.batch.remove(end);
+            pruned += 1;
+        }
+        Ok(pruned)
     }
 
     fn read<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, RecordsError> {
@@ -155,9 +244,9 @@ impl Records {
 impl Sandboxes for Records {
     async fn save(&self, sandbox: &Sandbox) -> Result<(), PortError> {
         let saved = async {
-            let mut batch = sled::Batch::default();
-            batch.insert(sandbox_key(sandbox.id), encode(sandbox)?);
-            self.writer.write(batch).await
+            let mut write = Write::default();
+            write.batch.insert(sandbox_key(sandbox.id), encode(sandbox)?);
+            self.writer.write(write).await
         };
         saved
             .await
@@ -174,26 +263,22 @@ fn lock(dir: &Path) -> Result<File, RecordsError> {
     }
 }
 
-fn put_call(batch: &mut sled::Batch, call: &CallRecord) -> Result<(), RecordsError> {
-    let key = call_key(call.key);
-    let open = [b"open/", key.get(5..).unwrap_or_default()].concat();
-    batch.insert(key, encode(call)?);
-    if call.progress.is_final() {
-        batch.remove(open);
-    } else {
-        batch.insert(open, &[]);
-    }
-    Ok(())
+/// Big-endian numbers, so that keys sort as they count.
+fn indexed(index: &[u8], CallKey { service, call }: CallKey) -> Vec<u8> {
+    [index, &service.to_be_bytes(), &call.to_be_bytes()].concat()
 }
 
-/// Big-endian numbers, so that keys sort as they count.
-fn call_key(key: CallKey) -> Vec<u8> {
-    [b"call/".as_slice(), &key.service.to_be_bytes(), &key.call.to_be_bytes()].concat()
+fn final_key(call: &CallRecord) -> Vec<u8> {
+    indexed(&[FINAL, &call.block.to_be_bytes()].concat(), call.key)
+}
+
+fn count(tree: &sled::Tree, index: &[u8]) -> Result<usize, RecordsError> {
+    tree.scan_prefix(index).keys().try_fold(0, |count, key| key.map(|_| count + 1)).map_err(RecordsError::Read)
 }
 
 fn sandbox_key(id: SandboxId) -> Vec<u8> {
     let CallKey { service, call } = id.origin;
-    [b"sandbox/".as_slice(), &service.to_be_bytes(), &call.to_be_bytes(), &[id.slot]].concat()
+    [SANDBOXES, &service.to_be_bytes(), &call.to_be_bytes(), &[id.slot]].concat()
 }
 
 fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, RecordsError> {
@@ -202,49 +287,4 @@ fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, RecordsError> {
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordsError> {
     serde_json::from_slice(bytes).map_err(RecordsError::Encoding)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn call(call: u64) -> CallRecord {
-        CallRecord::seen(CallKey { service: 1, call }, 0, [1; 20].into(), vec![1, 2].into(), 5)
-    }
-
-    #[tokio::test]
-    async fn calls_and_the_cursor_survive_a_restart() {
-        let dir = tempfile::tempdir().unwrap();
-        {
-            let (records, _guard) = Records::open(dir.path()).unwrap();
-            records.take_in(&[call(1), call(2)], 9).await.unwrap();
-            let mut begun = call(1);
-            begun.progress = Progress::Begun { block: 7 };
-            records.put_call(&begun).await.unwrap();
-        }
-        let (records, _guard) = Records::open(dir.path()).unwrap();
-        assert_eq!(records.cursor().unwrap(), Some(9));
-        let open: Vec<_> = records.open_calls().unwrap().into_iter().map(|call| call.key.call).collect();
-        assert_eq!(open, [1, 2]);
-        assert!(matches!(records.call(call(1).key).unwrap().unwrap().progress, Progress::Begun { block: 7 }));
-    }
-
-    #[tokio::test]
-    async fn a_call_seen_again_keeps_its_progress() {
-        let dir = tempfile::tempdir().unwrap();
-        let (records, _guard) = Records::open(dir.path()).unwrap();
-        let mut lost = call(1);
-        lost.progress = Progress::Dropped { reason: "answered by another".into() };
-        records.put_call(&lost).await.unwrap();
-        records.take_in(&[call(1)], 3).await.unwrap();
-        assert_eq!(records.call(lost.key).unwrap(), Some(lost));
-        assert_eq!(records.open_calls().unwrap(), []);
-    }
-
-    #[test]
-    fn a_second_process_on_the_directory_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let _first = Records::open(dir.path()).unwrap();
-        assert!(matches!(Records::open(dir.path()).err(), Some(RecordsError::InUse { .. })));
-    }
 }

@@ -1,76 +1,77 @@
 //! One thread commits what many tasks write: a group per sync.
+//!
+//! The first commit that fails is the last: sled answers every later one with the same error, and a sync that failed once
+//! may succeed the next time without having written anything. What holds is on disk; the next start reads it.
 
-use std::fs::File;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use sandbox_protocol::CallKey;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::RecordsError;
+use super::changes::Changes;
+use super::disk::Disk;
 use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
+
+/// What is written whole or not at all.
+#[derive(Default)]
+pub(super) struct Write {
+    pub(super) batch: sled::Batch,
+    /// Calls whose records it changes.
+    pub(super) calls: Vec<CallKey>,
+}
 
 type Reply = oneshot::Sender<Result<(), Arc<RecordsError>>>;
 
 /// The way to the writing thread.
 #[derive(Clone)]
-pub(crate) struct Writer {
-    queue: mpsc::Sender<(sled::Batch, Reply)>,
+pub(super) struct Writer {
+    queue: mpsc::Sender<(Write, Reply)>,
+    changes: Changes,
 }
 
 /// The writing thread. Dropping it waits until everything queued is on disk.
-pub(crate) struct WriterThread {
+pub(super) struct WriterThread {
     writer: Option<Writer>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What the thread works with.
+struct Committer {
+    disk: Arc<Disk>,
+    changes: Changes,
+    failed: CancellationToken,
+}
+
 impl Writer {
-    /// Applies `batch` whole; it is on disk when this returns.
-    pub(crate) async fn write(&self, batch: sled::Batch) -> Result<(), RecordsError> {
+    /// Applies `write`; it is on disk when this returns.
+    pub(super) async fn write(&self, write: Write) -> Result<(), RecordsError> {
         let (reply, written) = oneshot::channel();
-        self.queue.send((batch, reply)).await.map_err(|_| RecordsError::Stopped)?;
-        let written = written.await.map_err(|_| RecordsError::Stopped)?;
-        written.map_err(|error| match Arc::try_unwrap(error) {
-            Ok(error) => error,
-            Err(shared) => RecordsError::Sync(io::Error::other(shared.to_string())),
-        })
+        let place = self.queue.reserve().await.map_err(|_| RecordsError::Stopped)?;
+        self.changes.begin(&write.calls);
+        place.send((write, reply));
+        written.await.map_err(|_| RecordsError::Stopped)?.map_err(RecordsError::Commit)
     }
 }
 
 impl WriterThread {
-    /// Starts writing into `db`, whose pages are in `file`.
-    pub(crate) fn start(db: sled::Db, file: &Path) -> Result<Self, RecordsError> {
-        let file = File::open(file).map_err(RecordsError::Sync)?;
-        let (queue, mut waiting) = mpsc::channel::<(sled::Batch, Reply)>(WRITE_QUEUE_MAX);
-        let (stop, mut stopped) = oneshot::channel::<()>();
+    /// Starts writing to `disk`. Every change is told to `changes`, the first failure to `failed`.
+    pub(super) fn start(disk: Arc<Disk>, changes: Changes, failed: CancellationToken) -> Result<Self, RecordsError> {
+        let (queue, waiting) = mpsc::channel(WRITE_QUEUE_MAX);
+        let (stop, stopped) = oneshot::channel();
+        let committer = Committer { disk, changes: changes.clone(), failed };
         let thread = std::thread::Builder::new()
             .name("records".into())
-            .spawn(move || {
-                let mut group = Vec::with_capacity(WRITE_GROUP_MAX);
-                let runtime = tokio::runtime::Builder::new_current_thread().build();
-                let Ok(runtime) = runtime else { return };
-                loop {
-                    let received = runtime.block_on(async {
-                        tokio::select! {
-                            biased;
-                            received = waiting.recv_many(&mut group, WRITE_GROUP_MAX) => received,
-                            _ = &mut stopped => 0,
-                        }
-                    });
-                    if received == 0 {
-                        return;
-                    }
-                    commit(&db, &file, group.drain(..));
-                }
-            })
+            .spawn(move || futures::executor::block_on(committer.run(waiting, stopped)))
             .map_err(RecordsError::Sync)?;
-        Ok(Self { writer: Some(Writer { queue }), stop: Some(stop), thread: Some(thread) })
+        Ok(Self { writer: Some(Writer { queue, changes }), stop: Some(stop), thread: Some(thread) })
     }
 
     /// The way to this thread.
-    pub(crate) fn writer(&self) -> Writer {
+    pub(super) fn writer(&self) -> Writer {
         match &self.writer {
             Some(writer) => writer.clone(),
             None => unreachable!("taken only by drop"),
@@ -90,22 +91,57 @@ impl Drop for WriterThread {
     }
 }
 
-fn commit(db: &sled::Db, file: &File, group: impl Iterator<Item = (sled::Batch, Reply)>) {
-    let mut replies = Vec::new();
-    let mut applied = Ok(());
-    for (batch, reply) in group {
-        if applied.is_ok() {
-            applied = db.apply_batch(batch).map_err(RecordsError::Write);
+impl Committer {
+    async fn run(self, mut waiting: mpsc::Receiver<(Write, Reply)>, mut stopped: oneshot::Receiver<()>) {
+        let mut group = Vec::with_capacity(WRITE_GROUP_MAX);
+        loop {
+            let received = tokio::select! {
+                biased;
+                received = waiting.recv_many(&mut group, WRITE_GROUP_MAX) => received,
+                _ = &mut stopped => 0,
+            };
+            if received == 0 || !self.commit(&mut group) {
+                return;
+            }
         }
-        replies.push(reply);
     }
-    let synced = applied
-        .and_then(|()| db.flush().map(drop).map_err(RecordsError::Write))
-        .and_then(|()| file.sync_data().map_err(RecordsError::Sync))
-        .map_err(Arc::new);
-    for reply in replies {
-        if reply.send(synced.clone()).is_err() {
-            tracing::debug!("the writer of a record no longer waits");
+
+    /// Gets a group onto the disk and tells those who wait; whether it succeeded.
+    fn commit(&self, group: &mut Vec<(Write, Reply)>) -> bool {
+        let (writes, replies): (Vec<Write>, Vec<Reply>) = group.drain(..).unzip();
+        let committed = self.sync(writes).map_err(Arc::new);
+        if let Err(error) = &committed {
+            tracing::error!(error = %crate::error_chain(error.as_ref()), "the record store failed");
+            self.failed.cancel();
+        }
+        for reply in replies {
+            if reply.send(committed.clone()).is_err() {
+                tracing::debug!("the writer of a record no longer waits");
+            }
+        }
+        committed.is_ok()
+    }
+
+    fn sync(&self, writes: Vec<Write>) -> Result<(), RecordsError> {
+        let mut calls = Vec::new();
+        for write in writes {
+            self.disk.tree().apply_batch(write.batch).map_err(RecordsError::Write)?;
+            calls.extend(write.calls);
+        }
+        self.disk.sync()?;
+        self.changes.end(&calls);
+        Ok(())
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.failed.cancel();
+        }
+        if self.failed.is_cancelled() {
+            // A store that broke off in a write waits for its end for ever when it is closed.
+            std::mem::forget(self.disk.tree().clone());
         }
     }
 }

@@ -81,7 +81,11 @@ impl Sidecars for SocketSidecars {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::from(json))
             .map_err(|error| unreachable(CallError::Request(error)))?;
-        let (status, reply) = call(&self.places.socket(sandbox.id), request, limit).await.map_err(unreachable)?;
+        let (status, reply) = match call(&self.places.socket(sandbox.id), request, limit).await {
+            Ok(answer) => answer,
+            Err(error @ CallError::Connect(_)) => return Err(SidecarError::NotSent(error.into())),
+            Err(error) => return Err(unreachable(error)),
+        };
         if status == StatusCode::OK {
             return serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)));
         }

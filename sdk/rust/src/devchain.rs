@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, address, b256};
-use alloy::providers::{DynProvider, Provider as _, ProviderBuilder};
+use alloy::providers::{DynProvider, Provider as _};
 use alloy::signers::local::PrivateKeySigner;
 use alloy::transports::TransportError;
 use alloy::transports::http::reqwest::Url;
@@ -155,7 +155,7 @@ impl DevChain {
             end(&mut child);
             return Err(DevChainError::Silent);
         };
-        let provider = ProviderBuilder::default().connect_http(rpc_url.clone()).erased();
+        let provider = crate::chain::provider(rpc_url.clone());
         let chain = Self { child, rpc_url, provider };
         chain.request("anvil_setBlockGasLimit", json!([format!("{BLOCK_GAS_LIMIT:#x}")])).await?;
         Ok(chain)

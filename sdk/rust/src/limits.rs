@@ -7,6 +7,8 @@ use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX, 
 /// Operators of a service: the contract's own bound.
 pub const SERVICE_OPERATORS_MAX: u32 = 8;
 
+/// Time for one request to a node.
+pub const RPC_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a transaction is waited for, unless the caller says otherwise.
 pub const MINED_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
 /// Pause between two looks at something that is awaited on chain, doubled from the least to the most: chains that make a

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 pub use self::auth::Token;
 use self::error::ApiError;
-pub use self::serve::{Doorway, SocketFile, open_port, open_socket};
+pub use self::serve::{Doorway, SocketFile, doorway, open_port, open_socket};
 use crate::exec::Engine;
 use crate::limits::BODY_READ_MAX;
 

@@ -1,4 +1,4 @@
-//! Opens the doors and serves what comes through them, until told to stop.
+//! Opens the doors: a port, a socket, and how many may come through them.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -8,91 +8,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::serve::Listener;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
+use sandbox_process::serve::{self, Gate};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::limits::{CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX};
+use crate::limits::{CONNECTION_BOUNDS, CONNECTIONS_MAX};
 
 /// Only the owner may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// What all doors share: the routes, the bound on connections, the signal to stop.
-#[derive(Debug)]
-pub struct Doorway {
-    router: Router,
-    permits: Arc<Semaphore>,
-    stop: CancellationToken,
-    tasks: TaskTracker,
-}
+/// The sidecar's doors.
+pub type Doorway = serve::Doorway<TowerToHyperService<Router>, Queue>;
 
-impl Doorway {
-    /// Nothing is served before [`Self::serve`].
-    pub fn new(router: Router, stop: CancellationToken) -> Self {
-        Self { router, permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)), stop, tasks: TaskTracker::new() }
-    }
+/// Lets so many in at a time; the next waits.
+#[derive(Debug, Clone)]
+pub struct Queue(Arc<Semaphore>);
 
-    /// Serves what comes through `listener`, in the background.
-    pub fn serve(&self, listener: impl Listener) {
-        let accepting =
-            accept(listener, self.router.clone(), Arc::clone(&self.permits), self.stop.clone(), self.tasks.clone());
-        self.tasks.spawn(accepting);
-    }
+impl<Peer: Sync> Gate<Peer> for Queue {
+    type Pass = OwnedSemaphorePermit;
 
-    /// Returns when, after the signal to stop, the last request has been answered.
-    pub async fn closed(self) {
-        self.stop.cancelled().await;
-        self.tasks.close();
-        self.tasks.wait().await;
+    async fn admit(&self, _: &Peer) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).acquire_owned().await.ok()
     }
 }
 
-async fn accept(
-    mut listener: impl Listener,
-    router: Router,
-    permits: Arc<Semaphore>,
-    stop: CancellationToken,
-    tasks: TaskTracker,
-) {
-    let accepting = async {
-        while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-            let (stream, _) = listener.accept().await;
-            let serving = converse(stream, router.clone(), stop.clone());
-            tasks.spawn(async move {
-                serving.await;
-                drop(permit);
-            });
-        }
-    };
-    stop.run_until_cancelled(accepting).await;
-}
-
-/// Serves one connection; told to stop, it answers the request that it has and ends.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, stop: CancellationToken) {
-    let mut connection = std::pin::pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_READ_MAX)
-            .max_buf_size(HEADER_BYTES_MAX)
-            .max_headers(HEADERS_MAX)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-    );
-    let served = tokio::select! {
-        served = connection.as_mut() => served,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = served {
-        tracing::debug!(error = &error as &dyn std::error::Error, "a connection broke off");
-    }
+/// Doors to `router`, until `stop`.
+pub fn doorway(router: Router, stop: CancellationToken) -> Doorway {
+    let queue = Queue(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    Doorway::new(TowerToHyperService::new(router), queue, CONNECTION_BOUNDS, stop)
 }
 
 /// Listens on `port` of all addresses.

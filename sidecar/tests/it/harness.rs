@@ -13,7 +13,7 @@ use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::http::{Doorway, SocketFile, Token, open_socket, router};
+use sandbox_sidecar::http::{Doorway, SocketFile, Token, doorway, open_socket, router};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{interval, timeout};
@@ -48,7 +48,7 @@ impl Sidecar {
         }
         let engine = Engine::new(&workspace, identity);
         let stop = CancellationToken::new();
-        let doorway = Doorway::new(router(engine.clone(), Token::new(TOKEN).unwrap()), stop.clone());
+        let doorway = doorway(router(engine.clone(), Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use alloy::primitives::Address;
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{Eip712Domain, SolStruct as _};
@@ -29,6 +30,7 @@ pub(super) enum Look {
 pub(super) struct Operator<'a> {
     http: &'a reqwest::Client,
     account: &'a Account,
+    operator: Address,
     url: String,
 }
 
@@ -43,18 +45,23 @@ pub(super) const fn is_transient(status: u16) -> bool {
 }
 
 impl<'a> Operator<'a> {
-    /// `None` where the URL is not one of HTTP.
-    pub(super) fn new(http: &'a reqwest::Client, account: &'a Account, url: String) -> Option<Self> {
+    /// `operator` at `url`; `None` where that is not one of HTTP.
+    pub(super) fn new(
+        http: &'a reqwest::Client,
+        account: &'a Account,
+        (operator, url): (Address, String),
+    ) -> Option<Self> {
         let parsed: Url = url.parse().ok()?;
         let usable = matches!(parsed.scheme(), "http" | "https") && parsed.has_host();
-        usable.then(|| Self { http, account, url: url.trim_end_matches('/').to_owned() })
+        usable.then(|| Self { http, account, operator, url: url.trim_end_matches('/').to_owned() })
     }
 
     /// Asks for a call; the operator holds its answer back until the call is as far as `until`, at most `wait`.
     pub(super) async fn look(&self, key: CallKey, wait: Duration, until: CallStatus) -> Result<Look, AnswerError> {
         let wait_s = wait.as_secs().min(WAIT_S_MAX);
-        let url = format!("{}/v1/services/{}/calls/{}", self.url, key.service, key.call);
-        let document = ReadCall { service: key.service, call: key.call, expires: now_s() + PROOF_LIFETIME_S };
+        let CallKey { service, call } = key;
+        let url = format!("{}/v1/services/{service}/calls/{call}", self.url);
+        let document = ReadCall { operator: self.operator, service, call, expires: now_s() + PROOF_LIFETIME_S };
         let domain = domain(self.account.deployment().chain_id, self.account.deployment().core);
         let proof = sign(self.account.key(), &domain, &document).map_err(AnswerError::Sign)?;
         let query = CallQuery { wait: wait_s, until };
@@ -129,7 +136,6 @@ fn now_s() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use alloy::primitives::Address;
     use sandbox_protocol::receipt::recover;
 
     use super::*;
@@ -137,14 +143,17 @@ mod tests {
     #[test]
     fn a_proof_tells_its_reader_who_asks_for_what() {
         let (signer, core) = (PrivateKeySigner::random(), Address::repeat_byte(1));
-        let asked = ReadCall { service: 3, call: 4, expires: 1_700_000_000 };
+        let asked = ReadCall { operator: Address::repeat_byte(2), service: 3, call: 4, expires: 1_700_000_000 };
         let header = sign(&signer, &domain(31_337, core), &asked).unwrap().to_string();
 
         let read: CallerProof = header.parse().unwrap();
         assert_eq!((read.address, read.expires), (signer.address(), asked.expires));
         assert_eq!(recover(&asked, 31_337, core, &read.signature), Some(signer.address()));
-        let other = ReadCall { call: 5, ..asked };
-        assert_ne!(recover(&other, 31_337, core, &read.signature), Some(signer.address()));
+        let other_call = ReadCall { call: 5, ..asked.clone() };
+        let other_operator = ReadCall { operator: Address::repeat_byte(3), ..asked };
+        for other in [other_call, other_operator] {
+            assert_ne!(recover(&other, 31_337, core, &read.signature), Some(signer.address()));
+        }
     }
 
     #[test]

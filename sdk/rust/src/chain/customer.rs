@@ -172,8 +172,11 @@ impl Chain {
         let mut pause = Pause::new();
         loop {
             let request = self.request(id).await?.ok_or(CustomerError::Lost(id))?;
-            if request.activated {
-                return self.service_of(id, requested.block).await?.ok_or(CustomerError::Lost(id));
+            // A node may show the new state a moment before the log of it.
+            if request.activated
+                && let Some(service) = self.service_of(id, requested.block).await?
+            {
+                return Ok(service);
             }
             if request.rejected {
                 return Err(CustomerError::Rejected(id));

@@ -11,10 +11,12 @@ mod reads;
 use alloy::primitives::Address;
 use alloy::providers::{DynProvider, Provider, ProviderBuilder};
 use alloy::transports::TransportError;
+use reqwest::Url;
 
 use crate::contracts::IAgentSandboxBlueprint::IAgentSandboxBlueprintInstance;
 use crate::contracts::ITangleCore::ITangleCoreInstance;
 use crate::deployment::Deployment;
+use crate::limits::RPC_TIMEOUT;
 
 pub use account::{Account, Mined, SendError, Sender};
 pub use customer::{CustomerError, RequestedService, SubmittedJob, is_active};
@@ -76,13 +78,19 @@ pub enum ConnectError {
     },
 }
 
+/// A provider for a node. Every request has a bound: a node that accepts and stays silent is one that does not answer.
+pub fn provider(url: Url) -> DynProvider {
+    let client = reqwest::Client::builder().timeout(RPC_TIMEOUT).build().unwrap_or_default();
+    ProviderBuilder::default().connect_reqwest(client, url).erased()
+}
+
 impl Chain {
     /// Connects to the deployment's node and checks what it serves.
     ///
     /// # Errors
     /// [`ConnectError`] with the first thing that does not hold.
     pub async fn connect(deployment: Deployment) -> Result<Self, ConnectError> {
-        let provider = ProviderBuilder::default().connect_http(deployment.rpc_url.clone());
+        let provider = provider(deployment.rpc_url.clone());
         Self::with_provider(deployment, provider).await
     }
 

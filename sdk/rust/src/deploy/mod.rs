@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U256};
-use alloy::providers::{Provider as _, ProviderBuilder};
+use alloy::providers::Provider as _;
 use alloy::rpc::types::TransactionRequest;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::transports::http::reqwest::Url;
@@ -69,7 +69,7 @@ pub enum DeployError {
 /// # Errors
 /// [`DeployError`] with the step that failed. What came before it stays on chain and harms nobody.
 pub async fn deploy(plan: &Plan, owner: PrivateKeySigner) -> Result<Deployment, DeployError> {
-    let provider = ProviderBuilder::default().connect_http(plan.rpc_url.clone()).erased();
+    let provider = crate::chain::provider(plan.rpc_url.clone());
     let chain_id = provider.get_chain_id().await.map_err(DeployError::ChainId)?;
     let sender = Sender::new(provider, owner);
 

@@ -104,7 +104,8 @@ fn key_in(request: &str) -> CallKey {
 fn is_proven(request: &str, account: &Account, key: CallKey) -> bool {
     let line = request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap();
     let proof: CallerProof = line.parse().unwrap();
-    let asked = ReadCall { service: key.service, call: key.call, expires: proof.expires };
+    let CallKey { service, call } = key;
+    let asked = ReadCall { operator: account.address(), service, call, expires: proof.expires };
     let deployment = account.deployment();
     recover(&asked, deployment.chain_id, deployment.core, &proof.signature) == Some(proof.address)
 }

@@ -1,0 +1,99 @@
+//! Holds what the chain says of sandboxes against what is here, now and then and at every start.
+//!
+//! Events tell of ends too, but an event can fall into a gap: between two writes, into a crash. What the chain says can be
+//! asked again. It is acted on only where it positively says that a sandbox's time is over; and where a sandbox ended
+//! without a receipt (it expired, or was lost), its slot is reaped, or the operator would count as full for ever.
+
+use std::collections::HashSet;
+
+use sandbox_fleet::Fleet;
+use sandbox_fleet::sandbox::{EndReason, Sandbox};
+use sandbox_protocol::SandboxId;
+use sandbox_sdk::Chain;
+use sandbox_sdk::calls;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
+use tokio_util::sync::CancellationToken;
+
+use super::sender::Sender;
+use crate::limits::RECONCILE_PAUSE;
+use crate::records::Records;
+
+/// The task's parts.
+pub(crate) struct Reconciler {
+    pub(crate) chain: Chain,
+    pub(crate) records: Records,
+    pub(crate) fleet: Fleet,
+    pub(crate) sender: Sender,
+}
+
+impl Reconciler {
+    /// Compares until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let mut settled = HashSet::new();
+        let comparing = async {
+            loop {
+                for sandbox in self.sandboxes() {
+                    if !settled.contains(&sandbox.id) && self.compare(&sandbox).await {
+                        settled.insert(sandbox.id);
+                    }
+                }
+                tokio::time::sleep(RECONCILE_PAUSE).await;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = comparing => {}
+        }
+    }
+
+    fn sandboxes(&self) -> Vec<Sandbox> {
+        self.records.sandboxes().unwrap_or_else(|error| {
+            tracing::error!(error = %crate::error_chain(&error), "cannot read the sandboxes");
+            Vec::new()
+        })
+    }
+
+    /// Whether both sides agree that the sandbox is over, so that it need not be looked at again.
+    async fn compare(&self, sandbox: &Sandbox) -> bool {
+        let id = sandbox.id;
+        let state = match self.chain.sandbox(id).await {
+            Ok(row) => row.state,
+            Err(error) => {
+                tracing::debug!(sandbox = %id, error = %crate::error_chain(&error), "comparing waits for the chain");
+                return false;
+            }
+        };
+        match (end_of(state), sandbox.phase.is_final()) {
+            (Some(reason), false) => {
+                tracing::info!(sandbox = %id, ?reason, "over by what the chain says");
+                self.fleet.end(id, reason).await;
+                false
+            }
+            (Some(EndReason::Expired), true) => self.reap(id).await,
+            (Some(_), true) => true,
+            (None, _) => false,
+        }
+    }
+
+    async fn reap(&self, id: SandboxId) -> bool {
+        match self.sender.send(calls::reap(self.chain.deployment(), id.origin)).await {
+            Ok(Ok(mined)) => {
+                tracing::info!(sandbox = %id, transaction = %mined.transaction, "reaped");
+                return true;
+            }
+            Ok(Err(error)) => tracing::warn!(sandbox = %id, error = %crate::error_chain(&error), "not reaped"),
+            Err(stopped) => tracing::debug!(sandbox = %id, %stopped, "not reaped"),
+        }
+        false
+    }
+}
+
+/// Why a sandbox in this state is over; `None` where it is not, or where the chain says nothing of it.
+const fn end_of(state: SandboxState) -> Option<EndReason> {
+    match state {
+        SandboxState::Failed => Some(EndReason::Abandoned),
+        SandboxState::Deleted => Some(EndReason::Deleted),
+        SandboxState::Expired => Some(EndReason::Expired),
+        SandboxState::Unknown | SandboxState::Requested | SandboxState::Live | SandboxState::__Invalid => None,
+    }
+}
