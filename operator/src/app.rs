@@ -229,8 +229,8 @@ impl Reader {
         let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
         let confirmations = confirmations(config, &chain);
         let service = config.chain.service;
-        let foreign = Mutex::default();
-        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, foreign };
+        let services = Mutex::default();
+        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, services };
         (due, tokio::spawn(source.run(head, stop)))
     }
 }

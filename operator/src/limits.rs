@@ -27,8 +27,8 @@ pub(crate) const REQUEST_AGE_BLOCKS_MAX: u64 = 2_000;
 pub(crate) const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time to wait for the turn of this process to use the key.
 pub(crate) const KEY_LOCK_TIMEOUT: Duration = Duration::from_secs(180);
-/// Services of other blueprints that are remembered as such.
-pub(crate) const FOREIGN_SERVICES_MAX: usize = 10_000;
+/// Services whose blueprint is remembered.
+pub(crate) const KNOWN_SERVICES_MAX: usize = 10_000;
 
 /// Blocks that one query for logs asks for at most.
 pub(crate) const LOG_RANGE_BLOCKS_MAX: u64 = 5_000;

@@ -88,7 +88,7 @@ pub struct ErrorBody {
 pub const CALLER_SCHEME: &str = "EIP712";
 
 /// `Authorization: EIP712 address=0x…,expires=…,signature=0x…`, the signature of a
-/// [`ReadCall`](crate::receipt::ReadCall) in our domain.
+/// [`ReadCall`](crate::receipt::ReadCall) in our domain. It is void for another call and at another operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerProof {
     /// Who claims to ask.

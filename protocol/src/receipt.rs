@@ -182,6 +182,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_caller_signs_names_operator_call_and_end() {
+        let signed = "ReadCall(address operator,uint64 service,uint64 call,uint64 expires)";
+        assert_eq!(ReadCall::eip712_encode_type(), signed);
+    }
+
+    #[test]
     fn solidity_gives_every_outcome_the_same_number() {
         let solidity = include_str!("../../contracts/src/JobTypes.sol");
         for outcome in [Outcome::Done, Outcome::Caller, Outcome::Operator] {

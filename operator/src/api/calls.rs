@@ -111,7 +111,7 @@ impl Calls {
 const fn status(call: &CallRecord) -> Option<CallStatus> {
     match &call.progress {
         Progress::Seen | Progress::Begun { .. } => Some(CallStatus::Pending),
-        Progress::Answered(_) => Some(CallStatus::Answered),
+        Progress::Answered(_) | Progress::Refused { .. } => Some(CallStatus::Answered),
         Progress::Settled { .. } => Some(CallStatus::Settled),
         Progress::Dropped { .. } => None,
     }
@@ -121,7 +121,11 @@ fn body(call: &CallRecord) -> Result<CallBody, ApiError> {
     let status = status(call).ok_or(ApiError::NoCall)?;
     let transaction = match &call.progress {
         Progress::Settled { transaction, .. } => *transaction,
-        Progress::Seen | Progress::Begun { .. } | Progress::Answered(_) | Progress::Dropped { .. } => None,
+        Progress::Seen
+        | Progress::Begun { .. }
+        | Progress::Answered(_)
+        | Progress::Refused { .. }
+        | Progress::Dropped { .. } => None,
     };
     let answer = call.answer().map(|answer| answer_body(call.job, answer, transaction)).transpose()?;
     Ok(CallBody { service: call.key.service, call: call.key.call, job: call.job, status, answer })

@@ -52,9 +52,8 @@ impl Approvals {
                     }
                 }
                 // Whatever is still open is tried again, also when no block comes.
-                match tokio::time::timeout(RETRY_PAUSE_MAX, head.changed()).await {
-                    Ok(Err(_)) => return,
-                    Ok(Ok(())) | Err(_) => {}
+                if let Ok(Err(_)) = tokio::time::timeout(RETRY_PAUSE_MAX, head.changed()).await {
+                    return;
                 }
             }
         };

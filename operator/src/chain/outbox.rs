@@ -224,7 +224,11 @@ impl OutboxTask {
         let Some(call) = self.records.call(key)? else { return Ok(None) };
         Ok(match call.progress {
             Progress::Answered(Answer { receipt, .. }) => Some(receipt.receipt.on_chain()),
-            Progress::Seen | Progress::Begun { .. } | Progress::Settled { .. } | Progress::Dropped { .. } => None,
+            Progress::Seen
+            | Progress::Begun { .. }
+            | Progress::Settled { .. }
+            | Progress::Refused { .. }
+            | Progress::Dropped { .. } => None,
         })
     }
 
@@ -234,13 +238,16 @@ impl OutboxTask {
             let Progress::Answered(answer) = call.progress else { return Ok(()) };
             call.progress = match fate {
                 Fate::Settled(transaction) => Progress::Settled { answer, transaction },
-                Fate::Refused(reason) => Progress::Dropped { reason },
+                Fate::Refused(reason) => {
+                    tracing::warn!(call = %key, reason, "the chain takes no receipt of this call any more");
+                    Progress::Refused { answer, reason }
+                }
                 Fate::Later => Progress::Answered(answer),
             };
             self.records.put_call(&call).await
         };
         match settled.await {
-            Ok(()) => tracing::info!(call = %key, "receipt settled"),
+            Ok(()) => tracing::info!(call = %key, "receipt done with"),
             Err(error) => {
                 let error: RecordsError = error;
                 tracing::error!(call = %key, error = %crate::error_chain(&error), "cannot note a settled receipt");

@@ -4,7 +4,7 @@
 //! written together. So a call is either on disk or will be read again, however long the operator was away. Calls that the
 //! contract assigned to somebody else are left alone.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use alloy::primitives::Address;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outbox::Outbox;
 use super::until_answered;
-use crate::limits::{CALL_QUEUE_MAX, FOREIGN_SERVICES_MAX, LOG_RANGE_BLOCKS_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{CALL_QUEUE_MAX, KNOWN_SERVICES_MAX, LOG_RANGE_BLOCKS_MAX, RETRY_PAUSE_MIN};
 use crate::records::{CallRecord, Progress, Records, RecordsError};
 
 /// A recorded call that is to be answered.
@@ -47,8 +47,8 @@ pub(crate) struct Source {
     pub(crate) confirmations: u64,
     /// To the job router.
     pub(crate) calls: mpsc::Sender<DueCall>,
-    /// Services that are known to be of other blueprints.
-    pub(crate) foreign: Mutex<HashSet<u64>>,
+    /// Whether a service is of another blueprint, for those that were asked for.
+    pub(crate) services: Mutex<HashMap<u64, bool>>,
 }
 
 /// Why the chain does not say what a call is.
@@ -92,7 +92,7 @@ impl Source {
             match call.progress {
                 Progress::Answered(_) => self.outbox.notify(call.key),
                 Progress::Seen | Progress::Begun { .. } => self.resume_call(call).await?,
-                Progress::Settled { .. } | Progress::Dropped { .. } => {}
+                Progress::Settled { .. } | Progress::Refused { .. } | Progress::Dropped { .. } => {}
             }
             Ok(())
         });
@@ -199,23 +199,21 @@ impl Source {
 
     /// Whether the service is of another blueprint. It has a call, so a node that does not know it is behind.
     async fn is_foreign(&self, service: u64) -> Result<bool, LookupError> {
-        if self.foreign().contains(&service) {
-            return Ok(true);
+        if let Some(foreign) = self.services().get(&service) {
+            return Ok(*foreign);
         }
         let found = self.chain.service(service).await?.ok_or(LookupError::NotYet)?;
         let foreign = found.blueprintId != self.chain.deployment().blueprint_id;
-        if foreign {
-            let mut known = self.foreign();
-            if known.len() >= FOREIGN_SERVICES_MAX {
-                known.clear();
-            }
-            known.insert(service);
+        let mut known = self.services();
+        if known.len() >= KNOWN_SERVICES_MAX {
+            known.clear();
         }
+        known.insert(service, foreign);
         Ok(foreign)
     }
 
-    fn foreign(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
+    fn services(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn hand_on(&self, call: &CallRecord) {

@@ -140,7 +140,7 @@ impl Desk {
                 (false, block)
             }
             Progress::Begun { block } => (true, block),
-            Progress::Answered(answer) | Progress::Settled { answer, .. } => {
+            Progress::Answered(answer) | Progress::Settled { answer, .. } | Progress::Refused { answer, .. } => {
                 return Ok(Some(answer.receipt.receipt.on_chain()));
             }
             Progress::Dropped { .. } => return Ok(None),

@@ -44,7 +44,14 @@ pub(crate) enum Progress {
         /// The transaction, where it was this process that sent it.
         transaction: Option<B256>,
     },
-    /// It can no longer be answered, and no effect of it is left.
+    /// The chain will never take its receipt; its caller can have the answer all the same.
+    Refused {
+        /// The answer.
+        answer: Answer,
+        /// What the chain said.
+        reason: String,
+    },
+    /// It is not, or no more, this operator's to answer.
     Dropped {
         /// Why.
         reason: String,
@@ -72,7 +79,9 @@ impl CallRecord {
     /// The answer, once there is one.
     pub(crate) const fn answer(&self) -> Option<&Answer> {
         match &self.progress {
-            Progress::Answered(answer) | Progress::Settled { answer, .. } => Some(answer),
+            Progress::Answered(answer) | Progress::Settled { answer, .. } | Progress::Refused { answer, .. } => {
+                Some(answer)
+            }
             Progress::Seen | Progress::Begun { .. } | Progress::Dropped { .. } => None,
         }
     }
@@ -81,6 +90,6 @@ impl CallRecord {
 impl Progress {
     /// Whether nothing is left to be done.
     pub(crate) const fn is_final(&self) -> bool {
-        matches!(self, Self::Settled { .. } | Self::Dropped { .. })
+        matches!(self, Self::Settled { .. } | Self::Refused { .. } | Self::Dropped { .. })
     }
 }

@@ -120,7 +120,7 @@ impl Records {
     pub(crate) async fn take_in(&self, calls: &[CallRecord], cursor: u64) -> Result<(), RecordsError> {
         let mut write = Write::default();
         for call in calls {
-            if self.call(call.key)?.is_none() {
+            if !self.tree.contains_key(indexed(CALLS, call.key)).map_err(RecordsError::Read)? {
                 self.put(&mut write, call)?;
             }
         }

@@ -260,6 +260,9 @@ fn the_layout_of_a_call_is_that_of_version_1() {
     check_layout(&CallRecord { progress: settled, ..call(2) }, SETTLED_CALL);
     check_layout(&Progress::Seen, r#""seen""#);
     check_layout(&Progress::Begun { block: 1 }, r#"{"begun":{"block":1}}"#);
+    let refused =
+        serde_json::to_value(Progress::Refused { answer: answer(vec![1, 2]), reason: "late".into() }).unwrap();
+    assert_eq!((&refused["refused"]["reason"], refused["refused"]["answer"].is_object()), (&"late".into(), true));
     check_layout(&Progress::Dropped { reason: "late".into() }, r#"{"dropped":{"reason":"late"}}"#);
 }
 
