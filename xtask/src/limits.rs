@@ -18,6 +18,8 @@ pub(crate) const APT_LOCK_SECONDS_MAX: u64 = 300;
 pub(crate) const APT_UPDATE_MAX: Duration = minutes(6);
 /// `apt-get install`.
 pub(crate) const APT_INSTALL_MAX: Duration = minutes(20);
+/// Compiling the contracts, of which solc in JavaScript takes a minute at most.
+pub(crate) const CONTRACTS_MAX: Duration = Duration::from_secs(600);
 /// `npm ci`.
 pub(crate) const NPM_MAX: Duration = minutes(10);
 /// A Docker engine from its start to its first answer.

@@ -123,7 +123,7 @@ impl Tools {
         Ok(Self { anvil, state })
     }
 
-    /// The tools of the checkout that this crate was built in.
+    /// The tools of the checkout that the process runs in.
     ///
     /// # Errors
     /// As [`Tools::of_checkout`].
@@ -132,9 +132,14 @@ impl Tools {
     }
 }
 
-/// Root of the checkout that this crate was built in.
+/// Root of the checkout that the process runs in; without one, of that which this crate was built in. Two checkouts may
+/// share what cargo built, so the place of the build alone says little.
 pub fn checkout() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/")).to_path_buf()
+    let here = std::env::current_dir().unwrap_or_default();
+    let found = here.ancestors().find(|dir| dir.join("foundry.toml").is_file()).map(Path::to_path_buf);
+    found.unwrap_or_else(|| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/")).to_path_buf()
+    })
 }
 
 /// forge's artifact of the blueprint's contract in that checkout.

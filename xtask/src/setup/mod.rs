@@ -5,6 +5,7 @@
 //! the operator.
 
 mod base;
+mod contracts;
 mod digest;
 mod engine;
 mod native;
@@ -29,7 +30,8 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     npm::install(place).context("npm tools")?;
     engine::start(place).context("Docker engine")?;
     base::make(place).context("base image")?;
-    sidecar::make(place).context("sidecar image")
+    sidecar::make(place).context("sidecar image")?;
+    contracts::build(place).context("contracts")
 }
 
 /// What compiling and unit tests need: no engine, no images.
