@@ -71,8 +71,19 @@ pub(crate) enum NodeError {
     Runner(#[source] blueprint_sdk::runner::error::RunnerError),
 }
 
+/// Registers the account with its offer, unless that is done.
+pub(crate) async fn register(config: &Config) -> Result<(), NodeError> {
+    let key = key::load(&config.keystore_uri)?;
+    let chain = connect::find(&config.chain).await?;
+    let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
+    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?)
+}
+
 /// Runs the node until `stop`.
 pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), NodeError> {
+    if config.register_only {
+        return register(&config).await;
+    }
     let (records, records_guard) = Records::open(&config.data_dir)?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
     let key = key::load(&config.keystore_uri)?;

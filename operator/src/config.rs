@@ -25,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) api_listen: SocketAddr,
     pub(crate) offer: OfferConfig,
     pub(crate) engine: EngineConfig,
+    /// Register, serve nothing: what the Blueprint Manager asks of a blueprint before there is a service.
+    pub(crate) register_only: bool,
     /// The Blueprint Manager's socket; without it the node runs alone.
     pub(crate) bridge_socket: Option<PathBuf>,
 }
@@ -84,6 +86,7 @@ impl Config {
             api_listen,
             offer: read_offer(source, api_listen)?,
             engine: read_engine(source)?,
+            register_only: switch(source, "REGISTRATION_MODE_ON")?,
             bridge_socket: bridge_socket(source)?,
         })
     }

@@ -43,6 +43,8 @@ struct Cli {
 enum Command {
     /// Serves until SIGTERM or SIGINT.
     Run(RunArgs),
+    /// Registers the account with its offer, or publishes a changed one, and ends.
+    Register,
     /// Works on the operator's key.
     #[command(subcommand)]
     Key(KeyCommand),
@@ -98,6 +100,7 @@ fn start() -> Result<(), Box<dyn Error>> {
     runtime.block_on(async {
         match cli.command {
             Command::Run(_) => Ok(app::run(Config::read(&source)?, signals::shutdown()?).await?),
+            Command::Register => Ok(app::register(&Config::read(&source)?).await?),
             Command::Key(command) => work_on_key(command, &source),
             Command::Claim => claim(&source).await,
         }

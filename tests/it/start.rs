@@ -133,3 +133,19 @@ async fn the_blueprint_managers_bridge_is_used_when_its_socket_is_given_and_only
     node.start().await?;
     node.stop().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_registers_by_command_and_publishes_a_changed_offer_the_same_way() -> Result<()> {
+    let ground = Ground::new().await?;
+    let mut node = ground.node(OPERATOR)?;
+    let chain = ground.account(OPERATOR).await?.chain().clone();
+    let published = || chain.operator(Ground::address(OPERATOR));
+    assert!(!published().await?.registered);
+    for capacity in [3, 5] {
+        node.set("CAPACITY_SANDBOXES", capacity.to_string());
+        let registered = node.command(&["register"])?.output()?;
+        assert!(registered.status.success(), "{}", String::from_utf8_lossy(&registered.stderr));
+        assert_eq!(published().await?.capacity, capacity);
+    }
+    Ok(())
+}

@@ -135,9 +135,6 @@ pub(crate) struct CreateArgs {
     /// Disk in GB
     #[arg(long, default_value_t = 0, value_name = "GB")]
     pub(crate) disk_gb: u64,
-    /// Stop after this long without activity
-    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
-    pub(crate) idle_timeout: u64,
     /// Life in blocks; 0 lasts until the service ends
     #[arg(long, default_value_t = 0, value_name = "BLOCKS")]
     pub(crate) ttl_blocks: u64,
@@ -147,9 +144,6 @@ pub(crate) struct CreateArgs {
     /// An image on the operator's allow-list
     #[arg(long)]
     pub(crate) image: Option<String>,
-    /// Name for people
-    #[arg(long)]
-    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
 }

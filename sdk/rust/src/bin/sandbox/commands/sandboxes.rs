@@ -22,16 +22,12 @@ pub(crate) async fn create(args: CreateArgs, settings: &Settings, output: &Outpu
         .cpu_cores(args.cpu)
         .memory_mb(args.memory_mb)
         .disk_gb(args.disk_gb)
-        .idle_timeout_s(args.idle_timeout)
         .ttl_blocks(args.ttl_blocks);
     for (name, value) in args.env {
         builder = builder.env(name, value);
     }
     if let Some(image) = args.image {
         builder = builder.image(image);
-    }
-    if let Some(name) = args.name {
-        builder = builder.name(name);
     }
     let body = answered(service, builder.build()?, &args.answer, (settings, output)).await?;
     finish(&body, output, |response: SandboxCreateResponse| response.sandbox_id)
