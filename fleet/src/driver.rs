@@ -34,8 +34,21 @@ pub(crate) struct Driver {
     pub(crate) stop: CancellationToken,
 }
 
-/// An effect under way; it ends with the event that tells its outcome.
-type UnderWay = Pin<Box<dyn Future<Output = Event> + Send>>;
+/// The effect under way, if any; it ends with the event that tells its outcome.
+struct UnderWay {
+    effect: Pin<Box<dyn Future<Output = Event> + Send>>,
+    busy: bool,
+}
+
+impl UnderWay {
+    fn nothing() -> Self {
+        Self { effect: Box::pin(pending()), busy: false }
+    }
+
+    fn with(effect: impl Future<Output = Event> + Send + 'static) -> Self {
+        Self { effect: Box::pin(effect), busy: true }
+    }
+}
 
 impl Driver {
     /// Drives the sandbox to its end, or until told to stop.
@@ -50,9 +63,13 @@ impl Driver {
     async fn drive(&mut self) {
         let mut waiting = VecDeque::from([Event::Start]);
         let mut later = Vec::new();
-        let mut under_way: UnderWay = Box::pin(pending());
+        let mut under_way = UnderWay::nothing();
         while !self.published.borrow().phase.is_final() {
             let Some(event) = self.next(&mut waiting, &mut under_way).await else { return };
+            // Who looks already need not be told to look: beginning anew each time, it would never come to an end.
+            if event == Event::Check && under_way.busy {
+                continue;
+            }
             let mut sandbox = self.published.borrow().clone();
             match step(&sandbox.phase, event.clone()) {
                 Step::Already => {}
@@ -63,7 +80,7 @@ impl Driver {
                     tracing::info!(sandbox = %sandbox.id, phase = sandbox.phase.name(), "phase");
                     self.published.send_replace(sandbox.clone());
                     if let Some(effect) = effect {
-                        under_way = Box::pin(perform(self.ports.clone(), sandbox, effect));
+                        under_way = UnderWay::with(perform(self.ports.clone(), sandbox, effect));
                     }
                     waiting.extend(later.drain(..));
                 }
@@ -76,8 +93,8 @@ impl Driver {
             return Some(event);
         }
         tokio::select! {
-            outcome = &mut *under_way => {
-                *under_way = Box::pin(pending());
+            outcome = &mut under_way.effect => {
+                *under_way = UnderWay::nothing();
                 Some(outcome)
             }
             event = self.events.recv() => event,
@@ -100,11 +117,8 @@ async fn perform(ports: Ports, sandbox: Sandbox, effect: Effect) -> Event {
             }
         },
         Effect::Adopt => match retrying("adopt", &sandbox, || adopt(&ports, &sandbox)).await {
-            Adoption::Runs(instance) => Event::Provisioned(instance),
-            Adoption::Refused(failure) => Event::ProvisionFailed(failure),
-            Adoption::Missing => {
-                Event::Vanished(Failure::new(FailureCode::SandboxLost, "the sandbox no longer exists"))
-            }
+            Some(instance) => Event::Provisioned(instance),
+            None => Event::Vanished(Failure::new(FailureCode::SandboxLost, "the sandbox no longer exists")),
         },
         Effect::Remove => {
             retrying("remove", &sandbox, || ports.containers.remove(sandbox.id)).await;
@@ -119,26 +133,13 @@ async fn provision(ports: &Ports, sandbox: &Sandbox) -> Result<Instance, PortErr
     Ok(instance)
 }
 
-enum Adoption {
-    Runs(Instance),
-    Refused(Failure),
-    Missing,
-}
-
-/// A container that is not as hardened as promised will not become so: that alone is a verdict, all else is asked again.
-async fn adopt(ports: &Ports, sandbox: &Sandbox) -> Result<Adoption, PortError> {
-    match ports.containers.adopt(sandbox).await {
-        Ok(Some(instance)) => {
-            ports.sidecars.ready(sandbox).await?;
-            Ok(Adoption::Runs(instance))
-        }
-        Ok(None) => Ok(Adoption::Missing),
-        Err(error) if error.failure.code == FailureCode::Hardening => {
-            log("adopt", sandbox, &error);
-            Ok(Adoption::Refused(error.failure))
-        }
-        Err(error) => Err(error),
+/// Whatever keeps a sandbox from being adopted, its files are its customer's: it is tried again, never discarded.
+async fn adopt(ports: &Ports, sandbox: &Sandbox) -> Result<Option<Instance>, PortError> {
+    let adopted = ports.containers.adopt(sandbox).await?;
+    if adopted.is_some() {
+        ports.sidecars.ready(sandbox).await?;
     }
+    Ok(adopted)
 }
 
 async fn retrying<T, F>(what: &'static str, sandbox: &Sandbox, attempt: impl Fn() -> F) -> T

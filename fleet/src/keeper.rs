@@ -145,8 +145,13 @@ impl Keeper {
 
     fn end_where(&self, reason: EndReason, ends: impl Fn(&Sandbox) -> bool) {
         for handle in self.drivers.values() {
-            let sandbox = handle.view.borrow();
-            if ends(&sandbox) && matches!(sandbox.phase, Phase::Requested | Phase::Provisioning | Phase::Running(_)) {
+            let lives =
+                |sandbox: &Sandbox| matches!(sandbox.phase, Phase::Requested | Phase::Provisioning | Phase::Running(_));
+            let due = {
+                let sandbox = handle.view.borrow();
+                lives(&sandbox) && ends(&sandbox)
+            };
+            if due {
                 handle.tell(Event::End(reason));
             }
         }

@@ -66,6 +66,9 @@ pub(crate) enum NodeError {
     /// What reads the chain.
     #[error("reading the chain ended")]
     Reader(#[source] tokio::task::JoinError),
+    /// What keeps the sandboxes.
+    #[error("the sandbox keeper ended")]
+    Keeper,
     /// The blueprint runner.
     #[error("the blueprint runner ended")]
     Runner(#[source] blueprint_sdk::runner::error::RunnerError),
@@ -82,7 +85,10 @@ pub(crate) async fn register(config: &Config) -> Result<(), NodeError> {
 /// Runs the node until `stop`.
 pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), NodeError> {
     if config.register_only {
-        return register(&config).await;
+        return tokio::select! {
+            registered = register(&config) => registered,
+            () = stop.cancelled() => Ok(()),
+        };
     }
     let (records, records_guard) = Records::open(&config.data_dir)?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
@@ -182,7 +188,7 @@ impl Node {
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, calls, reading, outbox, keeping, records_failed } = self;
+        let Self { desk, env, calls, reading, outbox, mut keeping, records_failed } = self;
         let calls = ReceiverStream::new(calls).map(|due| Ok::<_, Infallible>(job_call(&due)));
         let runner = BlueprintRunner::builder(Unregistered, env)
             .router(jobs::router(desk.clone()))
@@ -195,6 +201,7 @@ impl Node {
             // The store takes no more writes in this life; the next one resumes from what it holds.
             () = records_failed.cancelled() => Err(NodeError::Records(RecordsError::Failed)),
             ended = reading => ended.map_err(NodeError::Reader)?.map_err(NodeError::Records),
+            _ = &mut keeping.task => Err(NodeError::Keeper),
             () = stop.cancelled() => Ok(()),
         };
         stop.cancel();
@@ -204,7 +211,7 @@ impl Node {
             return ended;
         }
         keeping.stop.cancel();
-        if tokio::time::timeout(FINISH_TIMEOUT, keeping.task).await.is_err() {
+        if !keeping.task.is_finished() && tokio::time::timeout(FINISH_TIMEOUT, keeping.task).await.is_err() {
             tracing::warn!("the sandbox keeper did not end in time");
         }
         ended

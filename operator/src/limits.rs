@@ -23,6 +23,10 @@ pub(crate) const WRITE_GROUP_MAX: usize = 256;
 pub(crate) const RECONCILE_PAUSE: Duration = Duration::from_secs(10);
 /// How far back service requests are looked for at a start. An approval is due within an hour.
 pub(crate) const REQUEST_AGE_BLOCKS_MAX: u64 = 2_000;
+/// How often a service request that the core would not let us approve is tried again.
+pub(crate) const REQUEST_TRIES_MAX: u32 = 40;
+/// How far behind the head unanswered calls hold up expiry.
+pub(crate) const EXPIRY_GRACE_BLOCKS_MAX: u64 = 100;
 /// Time for a node to accept a subscription to new blocks.
 pub(crate) const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time to wait for the turn of this process to use the key.
@@ -58,8 +62,8 @@ pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Time for a sandbox to come up; a cold start takes a fraction of a second.
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time for a sandbox to be removed.
-pub(crate) const DELETE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time for a sandbox to be removed: most of what the contract gives for the answer.
+pub(crate) const DELETE_TIMEOUT: Duration = Duration::from_secs(280);
 /// How often a sidecar that does not answer is asked what became of a command.
 pub(crate) const ATTACH_ATTEMPTS_MAX: u32 = 5;
 /// Time for a command beyond its own: to reach its sidecar, also when that must be started first.

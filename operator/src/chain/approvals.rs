@@ -4,7 +4,7 @@
 //! one more sandbox; otherwise it is rejected, which frees the customer at once. Requests that do not name this operator
 //! are none of its business. This reads the chain by itself, so that no flood of requests can hold up jobs.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use alloy::primitives::{Address, U256};
 use alloy::providers::Provider as _;
@@ -15,14 +15,15 @@ use sandbox_protocol::Job;
 use sandbox_sdk::Chain;
 use sandbox_sdk::calls;
 use sandbox_sdk::contracts::ITangleCore::ServiceRequested;
-use sandbox_sdk::reverts::Refusal;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::sender::Sender;
 use super::until_answered;
 use crate::config::OfferConfig;
-use crate::limits::{LOG_RANGE_BLOCKS_MAX, REQUEST_AGE_BLOCKS_MAX, RETRY_PAUSE_MAX};
+use crate::limits::{
+    LOG_RANGE_BLOCKS_MAX, REQUEST_AGE_BLOCKS_MAX, REQUEST_TRIES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+};
 
 /// Approves and rejects what arrives.
 pub(crate) struct Approvals {
@@ -36,19 +37,19 @@ pub(crate) struct Approvals {
 impl Approvals {
     /// Serves requests until `stop`: first those of the last while, since a former life may have left some open.
     pub(crate) async fn run(self, mut head: watch::Receiver<u64>, stop: CancellationToken) {
-        let mut open = BTreeSet::new();
+        let mut open = BTreeMap::new();
         let mut next = head.borrow().saturating_sub(REQUEST_AGE_BLOCKS_MAX);
         let serving = async {
             loop {
                 let height = *head.borrow_and_update();
                 while next <= height {
-                    let to = height.min(next + LOG_RANGE_BLOCKS_MAX - 1);
-                    open.extend(self.requests(next, to).await);
-                    next = to + 1;
+                    let (found, behind) = self.requests(next, height.min(next + LOG_RANGE_BLOCKS_MAX - 1)).await;
+                    open.extend(found.into_iter().map(|request| (request, 0)));
+                    next = behind;
                 }
-                for request in open.clone() {
-                    if self.consider(request).await {
-                        open.remove(&request);
+                for (request, tries) in std::mem::take(&mut open) {
+                    if tries < REQUEST_TRIES_MAX && !self.consider(request).await {
+                        open.insert(request, tries + 1);
                     }
                 }
                 // Whatever is still open is tried again, also when no block comes.
@@ -63,27 +64,39 @@ impl Approvals {
         }
     }
 
-    async fn requests(&self, from: u64, to: u64) -> Vec<u64> {
+    /// Requests from `from` on, as far as the node serves them up to `to`; and the block behind.
+    async fn requests(&self, from: u64, mut to: u64) -> (Vec<u64>, u64) {
         let deployment = self.chain.deployment();
         let filter = Filter::new()
             .address(deployment.core)
             .event_signature(ServiceRequested::SIGNATURE_HASH)
             .topic2(U256::from(deployment.blueprint_id))
-            .from_block(from)
-            .to_block(to);
-        let logs = until_answered("service requests", || self.chain.provider().get_logs(&filter)).await;
-        logs.iter().filter_map(|log| log.log_decode::<ServiceRequested>().ok()).map(|log| log.inner.requestId).collect()
+            .from_block(from);
+        loop {
+            match self.chain.provider().get_logs(&filter.clone().to_block(to)).await {
+                Ok(logs) => {
+                    let found = logs.iter().filter_map(|log| log.log_decode::<ServiceRequested>().ok());
+                    return (found.map(|log| log.inner.requestId).collect(), to + 1);
+                }
+                Err(error) => {
+                    tracing::warn!(from, to, error = %crate::error_chain(&error), "service requests not read; trying again");
+                    to = from + (to - from) / 2;
+                    tokio::time::sleep(RETRY_PAUSE_MIN).await;
+                }
+            }
+        }
     }
 
-    /// Whether the request has its answer, or needs none of ours.
+    /// Whether the request has its answer from us. One that the core would not let us approve is tried again for a while:
+    /// it may not be ours to approve, or the node that said so may be behind.
     async fn consider(&self, request: u64) -> bool {
         let approve = calls::approve_service(self.chain.deployment(), request);
-        match self.accepts(&approve).await {
-            Some(true) => {}
-            Some(false) => return true,
-            None => return false,
+        if let Err(error) = self.chain.provider().estimate_gas(approve.transaction(self.me)).await {
+            tracing::debug!(request, error = %crate::error_chain(&error), "not ours to approve, or not yet");
+            return false;
         }
-        let (verdict, invocation) = match self.objection().await {
+        let Ok(taken) = self.fleet.count().await else { return false };
+        let (verdict, invocation) = match self.objection(taken).await {
             None => ("approved", approve),
             Some(objection) => {
                 tracing::info!(request, objection, "rejecting a service");
@@ -103,27 +116,11 @@ impl Approvals {
         false
     }
 
-    /// Whether the core would take our approval: it knows who was asked, who answered already and what is too late.
-    /// `None` where it was not the core that spoke.
-    async fn accepts(&self, approve: &calls::Invocation) -> Option<bool> {
-        match self.chain.provider().estimate_gas(approve.transaction(self.me)).await {
-            Ok(_) => Some(true),
-            Err(error) if Refusal::of(&error).is_some() => Some(false),
-            Err(error) => {
-                tracing::warn!(error = %crate::error_chain(&error), "an approval cannot be tried; trying again");
-                None
-            }
-        }
-    }
-
-    async fn objection(&self) -> Option<&'static str> {
+    async fn objection(&self, taken: usize) -> Option<&'static str> {
         let price: U256 = until_answered("price", || self.chain.price(Job::SandboxCreate.id())).await;
         if price < self.offer.create_price_min {
             return Some("the price of a create is below the operator's");
         }
-        match self.fleet.count().await {
-            Ok(taken) if taken < self.offer.capacity.sandboxes as usize => None,
-            Ok(_) | Err(_) => Some("there is no room for another sandbox"),
-        }
+        (taken >= self.offer.capacity.sandboxes as usize).then_some("there is no room for another sandbox")
     }
 }

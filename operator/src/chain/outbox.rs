@@ -162,8 +162,18 @@ impl OutboxTask {
                     self.wait_out(transaction).await;
                     return batch.iter().map(|(key, _)| *key).collect();
                 }
-                Ok(Err(error)) => tracing::debug!(error = %crate::error_chain(&error), "batch not taken; one by one"),
-                Err(stopped) => tracing::debug!(%stopped, "batch waits for the next start"),
+                Ok(Err(error @ (SendError::Refused(_) | SendError::Reverted { .. }))) => {
+                    tracing::debug!(error = %crate::error_chain(&error), "batch not taken; one by one");
+                }
+                // It may be on its way all the same.
+                Ok(Err(error)) => {
+                    tracing::warn!(error = %crate::error_chain(&error), "batch not sent; trying again");
+                    return batch.iter().map(|(key, _)| *key).collect();
+                }
+                Err(stopped) => {
+                    tracing::debug!(%stopped, "batch waits for the next start");
+                    return batch.iter().map(|(key, _)| *key).collect();
+                }
             }
         }
         let mut later = Vec::new();

@@ -47,10 +47,13 @@ impl Reconciler {
     }
 
     fn sandboxes(&self) -> Vec<Sandbox> {
-        self.records.sandboxes().unwrap_or_else(|error| {
+        let mut sandboxes = self.records.sandboxes().unwrap_or_else(|error| {
             tracing::error!(error = %crate::error_chain(&error), "cannot read the sandboxes");
             Vec::new()
-        })
+        });
+        // Those that live first: of the others there are ever more.
+        sandboxes.sort_by_key(|sandbox| sandbox.phase.is_final());
+        sandboxes
     }
 
     /// Whether both sides agree that the sandbox is over, so that it need not be looked at again.
@@ -64,6 +67,8 @@ impl Reconciler {
             }
         };
         match (end_of(state), sandbox.phase.is_final()) {
+            // Its block is kept by the source, after the calls that came before it.
+            (Some(EndReason::Expired), false) if sandbox.expires_at_block.is_some() => false,
             (Some(reason), false) => {
                 tracing::info!(sandbox = %id, ?reason, "over by what the chain says");
                 self.fleet.end(id, reason).await;

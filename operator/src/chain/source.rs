@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use alloy::primitives::Address;
 use alloy::providers::Provider as _;
@@ -24,7 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::outbox::Outbox;
 use super::until_answered;
-use crate::limits::{CALL_QUEUE_MAX, KNOWN_SERVICES_MAX, LOG_RANGE_BLOCKS_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{
+    CALL_QUEUE_MAX, EXPIRY_GRACE_BLOCKS_MAX, KNOWN_SERVICES_MAX, LOG_RANGE_BLOCKS_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+};
 use crate::records::{CallRecord, Progress, Records, RecordsError};
 
 /// A recorded call that is to be answered.
@@ -127,12 +130,20 @@ impl Source {
             while next <= last {
                 next = self.read(next, last.min(next + LOG_RANGE_BLOCKS_MAX - 1)).await?;
             }
-            // Told only now: a call that came before a sandbox expired finds it alive.
-            self.fleet.head(last).await;
+            self.fleet.head(self.settled_height(last)?).await;
             if head.changed().await.is_err() {
                 return Ok(());
             }
         }
+    }
+
+    /// The height up to which calls are answered: one that came before a sandbox expired finds it alive. A call that stays
+    /// open holds up expiry for a while, not for ever.
+    fn settled_height(&self, last: u64) -> Result<u64, RecordsError> {
+        let open = self.records.open_calls()?;
+        let unanswered = open.iter().filter(|call| call.answer().is_none()).map(|call| call.block);
+        let oldest = unanswered.filter(|block| block + EXPIRY_GRACE_BLOCKS_MAX > last).min();
+        Ok(oldest.map_or(last, |block| block.min(last)))
     }
 
     async fn first_block(&self) -> u64 {
@@ -142,15 +153,17 @@ impl Source {
 
     /// Takes in `from..=to`, or as much of it as the node serves; returns the block behind.
     async fn read(&self, from: u64, mut to: u64) -> Result<u64, RecordsError> {
+        let mut pause = RETRY_PAUSE_MIN;
         let found = loop {
             match self.look(from, to).await {
                 Ok(found) => break found,
-                // A range that is too wide for the node is halved.
-                Err(LookupError::Logs(error)) if to > from && error.is_error_resp() => to = from + (to - from) / 2,
-                // The logs are read again as well: what they spoke of may be gone from the chain.
+                // The range may be too wide for the node, or too long for its patience. The logs are read again too: what
+                // they spoke of may be gone from the chain.
                 Err(error) => {
-                    tracing::warn!(from, to, error = %crate::error_chain(&error), "no answer; asking again");
-                    tokio::time::sleep(RETRY_PAUSE_MIN).await;
+                    tracing::warn!(from, to, error = %crate::error_chain(&error), "no answer; asking for less");
+                    to = from + (to - from) / 2;
+                    tokio::time::sleep(pause).await;
+                    pause = Duration::min(pause * 2, RETRY_PAUSE_MAX);
                 }
             }
         };

@@ -37,6 +37,14 @@ pub(crate) enum DockerError {
         /// What the engine said.
         source: EngineError,
     },
+    /// A container was not stopped.
+    #[error("cannot stop container {name}")]
+    Stop {
+        /// Its name.
+        name: String,
+        /// What the engine said.
+        source: EngineError,
+    },
     /// A container was not inspected.
     #[error("cannot inspect container {name}")]
     Inspect {
@@ -91,6 +99,7 @@ impl DockerError {
             Self::Connect(_)
             | Self::Create { .. }
             | Self::Start { .. }
+            | Self::Stop { .. }
             | Self::Inspect { .. }
             | Self::Remove { .. }
             | Self::Vanished { .. }

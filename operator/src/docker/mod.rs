@@ -14,7 +14,7 @@ use bollard::errors::Error as EngineError;
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, InspectContainerOptions, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
-    StartContainerOptions,
+    StartContainerOptions, StopContainerOptions,
 };
 use sandbox_fleet::ports::{Containers, PortError};
 use sandbox_fleet::sandbox::{Instance, Sandbox};
@@ -65,17 +65,23 @@ impl DockerContainers {
 
     async fn look(&self, sandbox: &Sandbox) -> Result<Option<Instance>, DockerError> {
         let name = self.places.name(sandbox.id);
-        let Some(mut found) = self.inspect(&name).await? else { return Ok(None) };
-        if !found.state.as_ref().and_then(|state| state.running).unwrap_or(false) {
-            // After a reboot of the host the directory is gone, and without it the engine starts nothing.
-            self.make_socket_dir(sandbox.id)?;
-            self.start(&name).await?;
-            match self.inspect(&name).await? {
-                Some(started) => found = started,
-                None => return Ok(None),
+        let Some(found) = self.inspect(&name).await? else { return Ok(None) };
+        let running = found.state.as_ref().and_then(|state| state.running).unwrap_or(false);
+        match self.verified(sandbox, &found) {
+            Ok(instance) if running => Ok(Some(instance)),
+            Ok(instance) => {
+                // After a reboot of the host the directory is gone, and without it the engine starts nothing.
+                self.make_socket_dir(sandbox.id)?;
+                self.start(&name).await?;
+                Ok(Some(instance))
             }
+            // What is not as hardened as promised does not run; what is in it is kept.
+            Err(error) if running => {
+                self.stop(&name).await?;
+                Err(error)
+            }
+            Err(error) => Err(error),
         }
-        self.verified(sandbox, &found).map(Some)
     }
 
     fn make_socket_dir(&self, id: SandboxId) -> Result<(), DockerError> {
@@ -110,6 +116,11 @@ impl DockerContainers {
             Ok(()) | Err(EngineError::DockerResponseServerError { status_code: 304, .. }) => Ok(()),
             Err(source) => Err(DockerError::Start { name: name.into(), source }),
         }
+    }
+
+    async fn stop(&self, name: &str) -> Result<(), DockerError> {
+        let stopped = self.engine.stop_container(name, None::<StopContainerOptions>).await;
+        absent_is_fine(stopped).map_err(|source| DockerError::Stop { name: name.into(), source })
     }
 
     async fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, DockerError> {

@@ -1,6 +1,7 @@
 //! Where calls are answered: begun once, carried out, signed, written down.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, Bytes, U256, keccak256};
@@ -38,6 +39,7 @@ pub(crate) struct DeskParts {
 pub(crate) struct Desk {
     parts: DeskParts,
     work: TaskTracker,
+    in_hand: Mutex<HashSet<CallKey>>,
 }
 
 /// A call as its handler sees it.
@@ -91,7 +93,7 @@ impl Work {
 impl Desk {
     /// A desk with nothing on it.
     pub(crate) fn new(parts: DeskParts) -> Arc<Self> {
-        Arc::new(Self { parts, work: TaskTracker::new() })
+        Arc::new(Self { parts, work: TaskTracker::new(), in_hand: Mutex::default() })
     }
 
     /// Waits until what is being worked on is answered.
@@ -108,7 +110,12 @@ impl Desk {
     {
         // In a task of its own: when the runner stops, the answer is still written before the process ends.
         let work = self.work.clone();
-        let answered = work.spawn(async move { self.answer_here(key, handler).await }).await;
+        let answered = work.spawn(async move {
+            // A call may be delivered again while it is being answered; one handler is enough.
+            let Some(_hold) = Hold::of(&self, key) else { return Ok(None) };
+            self.clone().answer_here(key, handler).await
+        });
+        let answered = answered.await;
         match answered {
             Ok(Ok(receipt)) => receipt,
             Ok(Err(error)) => {
@@ -203,6 +210,26 @@ impl Desk {
         let digest = receipt.eip712_signing_hash(&domain(chain_id, core));
         let signature = self.parts.key.sign_hash_sync(&digest).expect("a local key signs any digest");
         SignedReceipt { chain_id, core, receipt, signature }
+    }
+}
+
+/// A call that is being answered.
+struct Hold {
+    desk: Arc<Desk>,
+    key: CallKey,
+}
+
+impl Hold {
+    /// `None` where the call is held already.
+    fn of(desk: &Arc<Desk>, key: CallKey) -> Option<Self> {
+        let taken = desk.in_hand.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        taken.then(|| Self { desk: desk.clone(), key })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.desk.in_hand.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 

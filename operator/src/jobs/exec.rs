@@ -58,8 +58,11 @@ fn body(key: CallKey, command: Command, sandbox: &Sandbox, attach_only: bool) ->
     }
 }
 
+/// Asks until there is a reply; its caller bounds the time. A sidecar that cannot be reached was sent nothing and may be on
+/// its way up; one that broke off is asked a few times what became of the command.
 async fn carried_out(call: &JobCall, sandbox: &Sandbox, mut body: ExecBody) -> Result<ExecReply, Failure> {
-    for _ in 0..ATTACH_ATTEMPTS_MAX {
+    let mut broken_off = 0;
+    while broken_off < ATTACH_ATTEMPTS_MAX {
         let error = match call.parts().sidecars.exec(sandbox, body.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(SidecarError::Lost) => {
@@ -72,10 +75,11 @@ async fn carried_out(call: &JobCall, sandbox: &Sandbox, mut body: ExecBody) -> R
             Err(SidecarError::NotSent(error)) => error,
             Err(SidecarError::Unreachable(error)) => {
                 body.attach_only = true;
+                broken_off += 1;
                 error
             }
         };
-        tracing::warn!(sandbox = %sandbox.id, %error, "the sidecar does not answer");
+        tracing::debug!(sandbox = %sandbox.id, %error, "the sidecar does not answer");
         call.parts().fleet.check(sandbox.id).await;
         tokio::time::sleep(ATTACH_PAUSE).await;
     }
