@@ -166,11 +166,6 @@ impl Node {
         self.dir.path().join("run")
     }
 
-    /// Its settings as an environment.
-    pub fn settings(&self) -> &[(String, String)] {
-        &self.settings
-    }
-
     /// Its own directory, gone with it.
     pub fn dir(&self) -> &Path {
         self.dir.path()

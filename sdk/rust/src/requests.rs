@@ -13,8 +13,6 @@ use sandbox_protocol::{Job, SandboxId};
 
 /// Keys of the environment that carry what the request struct has no field for.
 const IMAGE_KEY: &str = "SANDBOX_IMAGE";
-const NAME_KEY: &str = "SANDBOX_NAME";
-const RUNTIME_KEY: &str = "SANDBOX_RUNTIME";
 
 /// A job and its inputs, ready to be submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,13 +93,6 @@ impl CreateBuilder {
         self
     }
 
-    /// Stops after this long without activity, in seconds.
-    #[must_use]
-    pub const fn idle_timeout_s(mut self, seconds: u64) -> Self {
-        self.request.idle_timeout_seconds = seconds;
-        self
-    }
-
     /// A variable of the sandbox's environment.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -113,18 +104,6 @@ impl CreateBuilder {
     #[must_use]
     pub fn image(self, image: impl Into<String>) -> Self {
         self.env(IMAGE_KEY, image)
-    }
-
-    /// A name for people.
-    #[must_use]
-    pub fn name(self, name: impl Into<String>) -> Self {
-        self.env(NAME_KEY, name)
-    }
-
-    /// A container runtime: `runc` or `runsc`.
-    #[must_use]
-    pub fn runtime(self, runtime: impl Into<String>) -> Self {
-        self.env(RUNTIME_KEY, runtime)
     }
 
     /// The job.
