@@ -2,94 +2,118 @@
 pragma solidity ^0.8.28;
 
 import {Selection} from "./Selection.sol";
+import {Words} from "./Words.sol";
 
 /// How many sandboxes of a batch each operator makes. Pure, so that anybody can compute it; the Rust twin is `fleet`'s.
 ///
-/// The candidates are put in an order and then served along it, none beyond its free slots: `Cheapest` by rising price, ties as
+/// The offers are put in an order and then served along it, none beyond its free slots: `Cheapest` by rising price, ties as
 /// given, each filled before the next; `RoundRobin` as given and `Random` as the seed draws them, all as evenly as their slots
 /// allow, the earlier ones first with what cannot be divided.
 library BatchPlan {
+    using Words for uint256[];
+
     enum Distribution {
         RoundRobin,
         Cheapest,
         Random
     }
 
-    struct Candidate {
-        uint256 free; // slots
-        uint256 price;
-    }
+    uint256 private constant FREE_MASK = type(uint32).max;
+    uint256 private constant PRICE_MASK = type(uint96).max;
+    uint256 private constant INDEX_BITS = 8;
 
-    /// `order` holds indexes of candidates and `shares` what each of them makes, along that order, zeros included. The sum of the
-    /// shares is `count`, or less if the candidates have too few slots.
-    function plan(Candidate[] memory candidates, uint256 count, Distribution distribution, bytes32 seed)
+    /// `offers` are words of free slots in the low 32 bits and price in the 96 above; what is above that is not looked at. There are fewer
+    /// than 256. `order` holds their indexes and `shares` what each of them makes, along that order, zeros included. The sum of the
+    /// shares is `count`, or less if the offers have too few slots.
+    function plan(uint256[] memory offers, uint256 count, Distribution distribution, bytes32 seed)
         internal
         pure
         returns (uint256[] memory order, uint256[] memory shares)
     {
+        uint256 size = offers.length;
         if (distribution == Distribution.Cheapest) {
-            order = _byPrice(candidates);
-            shares = _fill(candidates, order, count);
+            order = _sorted(offers, PRICE_MASK << 32);
+            shares = _fill(offers, order, count);
         } else {
-            uint256 size = candidates.length;
-            order = distribution == Distribution.Random ? Selection.indexes(size, size, seed) : _asGiven(size);
-            shares = _spread(candidates, order, count);
+            order = distribution == Distribution.Random ? Selection.shuffle(size, seed) : Words.counting(size);
+            shares = _spread(offers, order, count);
         }
     }
 
-    function _asGiven(uint256 size) private pure returns (uint256[] memory order) {
+    /// The indexes by what the mask leaves of each offer, rising, equal ones as given. Insertion sort over words of key and index, which
+    /// compares both at once.
+    function _sorted(uint256[] memory offers, uint256 mask) private pure returns (uint256[] memory order) {
+        uint256 size = offers.length;
         order = new uint256[](size);
         for (uint256 i; i < size; ++i) {
-            order[i] = i;
-        }
-    }
-
-    /// Insertion sort: stable, and the candidates are few.
-    function _byPrice(Candidate[] memory candidates) private pure returns (uint256[] memory order) {
-        order = _asGiven(candidates.length);
-        for (uint256 i = 1; i < order.length; ++i) {
-            uint256 price = candidates[i].price;
-            uint256 place = i;
-            for (; place != 0 && candidates[order[place - 1]].price > price; --place) {
-                order[place] = order[place - 1];
+            uint256 word = (offers.get(i) & mask) << INDEX_BITS | i;
+            assembly ("memory-safe") {
+                let start := add(order, 0x20)
+                let place := add(start, shl(5, i))
+                for {} gt(place, start) { place := sub(place, 0x20) } {
+                    let before := mload(sub(place, 0x20))
+                    if lt(before, word) { break }
+                    mstore(place, before)
+                }
+                mstore(place, word)
             }
-            order[place] = i;
+        }
+        for (uint256 i; i < size; ++i) {
+            order.set(i, order.get(i) & (1 << INDEX_BITS) - 1);
         }
     }
 
-    function _fill(Candidate[] memory candidates, uint256[] memory order, uint256 count)
+    function _fill(uint256[] memory offers, uint256[] memory order, uint256 count)
         private
         pure
         returns (uint256[] memory shares)
     {
-        shares = new uint256[](order.length);
-        for (uint256 i; i < order.length && count != 0; ++i) {
-            uint256 free = candidates[order[i]].free;
-            shares[i] = free < count ? free : count;
-            count -= shares[i];
+        uint256 size = order.length;
+        shares = new uint256[](size);
+        for (uint256 i; i < size && count != 0; ++i) {
+            uint256 free = offers.get(order.get(i)) & FREE_MASK;
+            uint256 share = free < count ? free : count;
+            shares.set(i, share);
+            unchecked {
+                count -= share; // never more than it
+            }
         }
     }
 
-    /// Rounds of equal shares. Each round but the last fills a candidate, so there are at most as many rounds as candidates, and one.
-    function _spread(Candidate[] memory candidates, uint256[] memory order, uint256 count)
+    /// Everybody gets the same or all it has, and the first of those who have more get one more each, until all is given.
+    function _spread(uint256[] memory offers, uint256[] memory order, uint256 count)
         private
         pure
         returns (uint256[] memory shares)
     {
-        shares = new uint256[](order.length);
-        while (count != 0) {
-            uint256 open;
-            for (uint256 i; i < order.length; ++i) {
-                if (shares[i] < candidates[order[i]].free) ++open;
+        uint256 size = order.length;
+        shares = new uint256[](size);
+        (uint256 level, uint256 extra) = _level(offers, count);
+        for (uint256 i; i < size; ++i) {
+            uint256 share = offers.get(order.get(i)) & FREE_MASK;
+            if (share > level) {
+                share = level;
+                unchecked {
+                    // At most one more, of a level that is a part of `count`.
+                    if (extra != 0) (share, extra) = (level + 1, extra - 1);
+                }
             }
-            if (open == 0) break;
-            uint256 each = count < open ? 1 : count / open;
-            for (uint256 i; i < order.length && count != 0; ++i) {
-                uint256 room = candidates[order[i]].free - shares[i];
-                uint256 more = room < each ? room : each;
-                if (more > count) more = count;
-                shares[i] += more;
-                count -= more;
+            shares.set(i, share);
+        }
+    }
+
+    /// The share of whoever has more slots than that, and how many of them get one more. From the fewest slots up: whoever cannot take
+    /// an equal part of what is left takes what it can, and leaves the more for the others.
+    function _level(uint256[] memory offers, uint256 count) private pure returns (uint256 level, uint256 extra) {
+        uint256[] memory rising = _sorted(offers, FREE_MASK);
+        uint256 size = rising.length;
+        for (uint256 i; i < size; ++i) {
+            level = offers.get(rising.get(i)) & FREE_MASK;
+            unchecked {
+                uint256 takers = size - i;
+                // So many times `takers` would be more than is left.
+                if (level > count / takers) return (count / takers, count % takers);
+                count -= level;
             }
         }
     }

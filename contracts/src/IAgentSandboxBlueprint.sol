@@ -142,10 +142,8 @@ interface IAgentSandboxBlueprint {
         uint64 indexed serviceId, uint64 indexed callId, address indexed operator, uint64 deadlineBlock
     );
 
-    /// Each of `operators` must answer the batch by `deadlineBlock`; of a batch create, each its share of `slots`, in order.
-    event BatchAssigned(
-        uint64 indexed serviceId, uint64 indexed callId, address[] operators, uint8[] slots, uint64 deadlineBlock
-    );
+    /// So many operators must each answer the batch by `deadlineBlock`; `parts` says who, and with which slots.
+    event BatchAssigned(uint64 indexed serviceId, uint64 indexed callId, uint8 parts, uint64 deadlineBlock);
 
     /// The call is no longer `from`'s: its deadline has passed, it answered with an operator's failure, or it left the service.
     /// An `OperatorAssigned` for its successor goes with it.
@@ -199,7 +197,8 @@ interface IAgentSandboxBlueprint {
     error UnknownOption(uint8 job, string given);
     /// A batch of nothing, or of more than one batch may hold.
     error BatchSize(uint256 given, uint256 max);
-    /// An operator that a batch names does not serve in this service, is not quoted, or is named twice.
+    /// An operator that a batch names does not serve in this service, is not quoted, or is not named in the order that
+    /// `serviceOperators`, or the quotes, have them in.
     error OperatorNotInService(uint64 serviceId, address operator);
     /// No live sandbox of this service answers to the id or endpoint given.
     error UnknownSandbox(string sandbox);
@@ -256,6 +255,8 @@ interface IAgentSandboxBlueprint {
     error MalformedProfile();
     /// The sender is not a registered operator of this blueprint.
     error NotRegistered(address sender);
+    /// No further operator can ever register here.
+    error RegistryFull();
     /// The sender does not own the blueprint.
     error NotBlueprintOwner(address sender);
     /// Calls of this blueprint are paid one by one, and the core takes nothing for its services.

@@ -1,116 +1,262 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Holdings} from "./Holdings.sol";
 import {IAgentSandboxBlueprint} from "./IAgentSandboxBlueprint.sol";
 import {OperatorProfile} from "./JobTypes.sol";
 
+// Most operators of a service: the dearest loops over them, a batch and the end of the service, stay below a hook's gas.
+uint256 constant OPERATORS_MAX = 32;
+
+/// What decisions about an operator need, in one storage word, which is read and written whole. From the lowest bit:
+/// capacity 32, used 32, place 32, number 32, registered 8, paused 8, price per hour 96.
+///
+/// `used` are the slots it holds over all services; they may exceed a capacity that was lowered, or that a batch was planned on. `place` is its
+/// index in the eligible set plus one, zero outside of it; `number` its index in the accounts plus one, zero if it never registered.
+type Load is uint256;
+
+using Loads for Load global;
+
+library Loads {
+    uint256 private constant USED = 32;
+    uint256 private constant PLACE = 64;
+    uint256 private constant NUMBER = 96;
+    uint256 private constant REGISTERED = 128;
+    uint256 private constant PAUSED = 136;
+    uint256 private constant PRICE = 144;
+    uint256 private constant MASK = type(uint32).max;
+    uint256 private constant PRICE_MASK = type(uint96).max;
+
+    function capacity(Load self) internal pure returns (uint256) {
+        return Load.unwrap(self) & MASK;
+    }
+
+    function used(Load self) internal pure returns (uint256) {
+        return Load.unwrap(self) >> USED & MASK;
+    }
+
+    function place(Load self) internal pure returns (uint256) {
+        return Load.unwrap(self) >> PLACE & MASK;
+    }
+
+    function number(Load self) internal pure returns (uint256) {
+        return Load.unwrap(self) >> NUMBER & MASK;
+    }
+
+    function registered(Load self) internal pure returns (bool) {
+        return Load.unwrap(self) >> REGISTERED & 1 == 1;
+    }
+
+    function paused(Load self) internal pure returns (bool) {
+        return Load.unwrap(self) >> PAUSED & 1 == 1;
+    }
+
+    function pricePerHour(Load self) internal pure returns (uint256) {
+        return Load.unwrap(self) >> PRICE & PRICE_MASK;
+    }
+
+    function withCapacity(Load self, uint256 value) internal pure returns (Load) {
+        return _with(self, 0, MASK, value);
+    }
+
+    function withUsed(Load self, uint256 value) internal pure returns (Load) {
+        return _with(self, USED, MASK, value);
+    }
+
+    function withPlace(Load self, uint256 value) internal pure returns (Load) {
+        return _with(self, PLACE, MASK, value);
+    }
+
+    function withNumber(Load self, uint256 value) internal pure returns (Load) {
+        return _with(self, NUMBER, MASK, value);
+    }
+
+    function withRegistered(Load self, bool value) internal pure returns (Load) {
+        return _with(self, REGISTERED, 1, value ? 1 : 0);
+    }
+
+    function withPaused(Load self, bool value) internal pure returns (Load) {
+        return _with(self, PAUSED, 1, value ? 1 : 0);
+    }
+
+    function withPricePerHour(Load self, uint256 value) internal pure returns (Load) {
+        return _with(self, PRICE, PRICE_MASK, value);
+    }
+
+    /// The callers pass no more than the mask holds.
+    function _with(Load self, uint256 shift, uint256 mask, uint256 value) private pure returns (Load) {
+        return Load.wrap(Load.unwrap(self) & ~(mask << shift) | value << shift);
+    }
+}
+
 /// Operators, the slots they hold, and the set of those that can take more. Code over storage that the blueprint owns.
 ///
-/// Invariants: an operator is in `eligible` exactly if it is registered and has a free slot; its `used` is the sum of its `held` over
-/// all services.
+/// Invariants: an operator is in `eligible` exactly if it is registered, not paused, and has a free slot; its `used` is the sum of
+/// its holdings over all services that have not ended.
+///
+/// An operator's number is given at its first registration and never to another. Lists hold numbers instead of addresses: eight
+/// to a storage word, where addresses take one each. That is what lets a service of many full operators end within a hook's gas.
 library Operators {
+    using Holdings for Holdings.List;
+
     uint256 internal constant API_URL_BYTES_MAX = 256;
+    /// Bits of an operator's number: how many may ever register.
+    uint256 internal constant NUMBER_BITS = 22;
 
     struct Operator {
-        uint32 capacity;
-        uint32 used; // slots held, over all services
-        uint32 place; // index in `eligible` plus one; zero: not in it
-        bool registered;
-        uint256 pricePerHour;
+        Load load;
         bytes32 sealKey;
         string apiUrl;
     }
 
-    /// An operator's place in one service.
-    struct Seat {
-        uint32 held; // slots
-        bool leaving; // has scheduled its exit: takes no new sandboxes
-    }
-
     struct Registry {
-        address[] eligible;
+        address[] accounts;
+        uint32[] eligible; // numbers
         mapping(address account => Operator) operators;
-        mapping(uint64 serviceId => mapping(address account => Seat)) seats;
     }
 
-    // ─── Changes ────────────────────────────────────────────────────────────────────────────────────────────────────
+    /// One service's part: who holds how much of it, and who is about to leave it.
+    struct Tenancy {
+        Holdings.List holdings;
+        uint32[] leaving; // numbers
+    }
+
+    // ─── Changes: operators ─────────────────────────────────────────────────────────────────────────────────────────
 
     function register(Registry storage self, address account, OperatorProfile memory profile) internal {
-        self.operators[account].registered = true;
-        setProfile(self, account, profile);
+        Load own = load(self, account);
+        if (own.number() == 0) {
+            self.accounts.push(account);
+            if (self.accounts.length >> NUMBER_BITS != 0) revert IAgentSandboxBlueprint.RegistryFull();
+            own = own.withNumber(self.accounts.length);
+        }
+        _setProfile(self, account, own.withRegistered(true), profile);
     }
 
     /// Slots still held stay counted, also if the operator registers again before they are freed.
     function unregister(Registry storage self, address account) internal {
-        self.operators[account].registered = false;
-        _updateEligible(self, account);
+        _store(self, account, load(self, account).withRegistered(false));
     }
 
     function setProfile(Registry storage self, address account, OperatorProfile memory profile) internal {
-        if (bytes(profile.apiUrl).length > API_URL_BYTES_MAX) revert IAgentSandboxBlueprint.MalformedProfile();
-        Operator storage operator = self.operators[account];
-        operator.capacity = profile.capacity;
-        operator.pricePerHour = profile.pricePerHour;
-        operator.sealKey = profile.sealKey;
-        operator.apiUrl = profile.apiUrl;
-        _updateEligible(self, account);
+        _setProfile(self, account, load(self, account), profile);
+    }
+
+    function _setProfile(Registry storage self, address account, Load own, OperatorProfile memory profile) private {
+        if (bytes(profile.apiUrl).length > API_URL_BYTES_MAX || profile.pricePerHour > type(uint96).max) {
+            revert IAgentSandboxBlueprint.MalformedProfile();
+        }
+        _store(self, account, own.withCapacity(profile.capacity).withPricePerHour(profile.pricePerHour));
+        self.operators[account].sealKey = profile.sealKey;
+        self.operators[account].apiUrl = profile.apiUrl;
         emit IAgentSandboxBlueprint.OperatorProfileSet(
             account, profile.capacity, profile.pricePerHour, profile.sealKey, profile.apiUrl
         );
     }
 
-    function setLeaving(Registry storage self, uint64 serviceId, address account, bool leaving) internal {
-        self.seats[serviceId][account].leaving = leaving;
+    function setPaused(Registry storage self, address account, bool paused) internal {
+        _store(self, account, load(self, account).withPaused(paused));
+        emit IAgentSandboxBlueprint.OperatorPaused(account, paused);
     }
 
-    function hold(Registry storage self, uint64 serviceId, address account, uint32 slots) internal {
-        self.seats[serviceId][account].held += slots;
-        self.operators[account].used += slots;
-        _updateEligible(self, account);
-    }
-
-    function release(Registry storage self, uint64 serviceId, address account, uint32 slots) internal {
-        if (slots == 0) return;
-        self.seats[serviceId][account].held -= slots;
-        self.operators[account].used -= slots;
-        _updateEligible(self, account);
-    }
-
-    function releaseAll(Registry storage self, uint64 serviceId, address account) internal {
-        release(self, serviceId, account, self.seats[serviceId][account].held);
-    }
-
-    /// Swap and pop: the set's order is no promise, and no change walks it.
-    function _updateEligible(Registry storage self, address account) private {
-        Operator storage operator = self.operators[account];
-        uint32 place = operator.place;
-        bool belongs = operator.registered && operator.used < operator.capacity;
-        if (belongs == (place != 0)) return;
-        if (belongs) {
-            self.eligible.push(account);
-            operator.place = uint32(self.eligible.length);
-        } else {
-            address last = self.eligible[self.eligible.length - 1];
-            self.eligible[place - 1] = last;
-            self.operators[last].place = place;
+    /// Stores the operator's load, and puts it into the set or takes it out, as the load says. Swap and pop: the order is no promise, and
+    /// no change walks it.
+    function _store(Registry storage self, address account, Load own) private {
+        uint256 place = own.place();
+        bool belongs = own.registered() && !own.paused() && own.used() < own.capacity();
+        if (belongs && place == 0) {
+            own = own.withPlace(self.eligible.length + 1);
+            // forge-lint: disable-next-line(unsafe-typecast)
+            self.eligible.push(uint32(own.number()));
+        } else if (!belongs && place != 0) {
+            uint256 size = self.eligible.length;
+            if (place != size) {
+                uint32 last = self.eligible[size - 1];
+                self.eligible[place - 1] = last;
+                Operator storage moved = self.operators[self.accounts[last - 1]];
+                moved.load = moved.load.withPlace(place);
+            }
             self.eligible.pop();
-            operator.place = 0;
+            own = own.withPlace(0);
+        }
+        self.operators[account].load = own;
+    }
+
+    // ─── Changes: services ──────────────────────────────────────────────────────────────────────────────────────────
+
+    function setLeaving(Registry storage self, Tenancy storage tenancy, address account, bool leaving) internal {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        uint32 number = uint32(load(self, account).number());
+        uint256 count = tenancy.leaving.length;
+        uint256 index;
+        while (index < count && tenancy.leaving[index] != number) ++index;
+        if ((index != count) == leaving) return;
+        if (leaving) {
+            tenancy.leaving.push(number);
+        } else {
+            tenancy.leaving[index] = tenancy.leaving[count - 1];
+            tenancy.leaving.pop();
+        }
+    }
+
+    function hold(Registry storage self, Tenancy storage tenancy, address account, uint256 slots) internal {
+        Load own = load(self, account);
+        if (!tenancy.holdings.add(own.number(), slots)) return;
+        _store(self, account, own.withUsed(own.used() + slots));
+    }
+
+    /// Returns how many were freed: never more than are held, so that nothing that calls this can fail by it.
+    function release(Registry storage self, Tenancy storage tenancy, address account, uint256 slots)
+        internal
+        returns (uint256 freed)
+    {
+        Load own = load(self, account);
+        freed = tenancy.holdings.take(own.number(), slots);
+        if (freed != 0) _store(self, account, own.withUsed(own.used() - freed));
+    }
+
+    /// Frees what every operator holds of a service that has ended. Its holdings are left as they are: nobody reads them again.
+    function releaseAll(Registry storage self, Tenancy storage tenancy) internal {
+        uint256 count = tenancy.holdings.count();
+        for (uint256 i; i < count && i < OPERATORS_MAX; ++i) {
+            (uint256 number, uint256 slots) = tenancy.holdings.at(i);
+            address account = self.accounts[number - 1];
+            Load own = load(self, account);
+            _store(self, account, own.withUsed(own.used() - slots));
         }
     }
 
     // ─── Questions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    function isEligible(Registry storage self, address account) internal view returns (bool) {
-        return self.operators[account].place != 0;
+    function load(Registry storage self, address account) internal view returns (Load) {
+        return self.operators[account].load;
     }
 
-    /// Whether the operator may be given a sandbox of the service.
-    function isFree(Registry storage self, uint64 serviceId, address account) internal view returns (bool) {
-        return isEligible(self, account) && !self.seats[serviceId][account].leaving;
+    /// What a batch is planned with: number << 128, price per hour << 32, free slots.
+    function offer(Registry storage self, address account, uint32[] memory leaving) internal view returns (uint256) {
+        Load own = load(self, account);
+        return own.number() << 128 | own.pricePerHour() << 32 | freeSlots(own, leaving);
     }
 
-    function isHolding(Registry storage self, uint64 serviceId, address account) internal view returns (bool) {
-        return self.seats[serviceId][account].held != 0;
+    /// Slots that the operator may still be given; none unless it is eligible and not `leaving` the service.
+    function freeSlots(Load own, uint32[] memory leaving) internal pure returns (uint256) {
+        if (own.place() == 0 || _contains(leaving, own.number())) return 0;
+        return own.capacity() - own.used();
+    }
+
+    function _contains(uint32[] memory numbers, uint256 number) private pure returns (bool) {
+        for (uint256 i; i < numbers.length; ++i) {
+            if (numbers[i] == number) return true;
+        }
+        return false;
+    }
+
+    function heldBy(Registry storage self, Tenancy storage tenancy, address account) internal view returns (uint256) {
+        return tenancy.holdings.slotsOf(load(self, account).number());
+    }
+
+    function accountOf(Registry storage self, uint256 number) internal view returns (address) {
+        return self.accounts[number - 1];
     }
 
     function view_(Registry storage self, address account)
@@ -119,14 +265,19 @@ library Operators {
         returns (IAgentSandboxBlueprint.OperatorView memory)
     {
         Operator storage operator = self.operators[account];
+        Load own = operator.load;
         return IAgentSandboxBlueprint.OperatorView({
-            capacity: operator.capacity,
-            used: operator.used,
-            pricePerHour: operator.pricePerHour,
+            account: account,
+            // forge-lint: disable-next-line(unsafe-typecast)
+            capacity: uint32(own.capacity()),
+            // forge-lint: disable-next-line(unsafe-typecast)
+            used: uint32(own.used()),
+            pricePerHour: own.pricePerHour(),
             sealKey: operator.sealKey,
             apiUrl: operator.apiUrl,
-            registered: operator.registered,
-            eligible: operator.place != 0
+            registered: own.registered(),
+            paused: own.paused(),
+            eligible: own.place() != 0
         });
     }
 }

@@ -3,50 +3,88 @@ pragma solidity ^0.8.28;
 
 import {CanonicalAbi} from "./CanonicalAbi.sol";
 import {IAgentSandboxBlueprint} from "./IAgentSandboxBlueprint.sol";
+import {JobTable} from "./JobTable.sol";
 import {
-    ExecRequest,
-    JOB_EXEC,
-    JOB_SANDBOX_CREATE,
+    BatchCreateRequest,
+    BatchExecRequest,
+    BatchTaskRequest,
     JobReceipt,
     OUTCOME_OPERATOR,
     OperatorProfile,
     SandboxCreateRequest,
     SandboxIdRequest,
-    SelectionRequest
+    SelectionRequest,
+    WorkflowControlRequest,
+    WorkflowCreateRequest
 } from "./JobTypes.sol";
 
 /// Turns bytes of others into the structs of `JobTypes.sol`, and refuses by name whatever is not canonical.
 ///
-/// Job requests are read where they lie in the calldata: the shape has been checked by then, so a struct pointer past the leading
-/// offset word is all that decoding takes, at any size. A new job adds its shape and its function here.
+/// Job requests are read where they lie in the calldata: once `requireShape` has passed, a struct pointer past the leading offset word
+/// is all that decoding takes, at any size.
 library Requests {
-    bytes32 private constant CREATE = "888sssbs88s";
-    bytes32 private constant SANDBOX_ID = "s";
-    bytes32 private constant EXEC = "sssss8";
     bytes32 private constant PROFILE = "4wws";
     bytes32 private constant SELECTION = "4wb";
     bytes32 private constant RECEIPT = "1ww";
 
+    /// The reserved ids have no shape.
+    function requireShape(bytes calldata inputs, uint8 job) internal pure {
+        bytes32 shape = JobTable.shape(job);
+        if (shape == 0) revert IAgentSandboxBlueprint.UnknownJob(job);
+        if (!CanonicalAbi.matches(inputs, shape, JobTable.CREATE)) {
+            revert IAgentSandboxBlueprint.MalformedInputs(job);
+        }
+    }
+
+    // ─── Requests whose shape was checked ───────────────────────────────────────────────────────────────────────────
+
     function create(bytes calldata inputs) internal pure returns (SandboxCreateRequest calldata request) {
-        _require(inputs, CREATE, JOB_SANDBOX_CREATE);
         assembly ("memory-safe") {
             request := add(inputs.offset, 0x20)
         }
     }
 
-    function sandboxId(bytes calldata inputs, uint8 job) internal pure returns (SandboxIdRequest calldata request) {
-        _require(inputs, SANDBOX_ID, job);
+    /// Of any job in a sandbox: its id or endpoint.
+    function sandbox(bytes calldata inputs) internal pure returns (string calldata) {
+        SandboxIdRequest calldata request;
+        assembly ("memory-safe") {
+            request := add(inputs.offset, 0x20)
+        }
+        return request.sandbox_id;
+    }
+
+    function batchCreate(bytes calldata inputs) internal pure returns (BatchCreateRequest calldata request) {
         assembly ("memory-safe") {
             request := add(inputs.offset, 0x20)
         }
     }
 
-    function exec(bytes calldata inputs) internal pure returns (ExecRequest calldata request) {
-        _require(inputs, EXEC, JOB_EXEC);
+    function batchTask(bytes calldata inputs) internal pure returns (BatchTaskRequest calldata request) {
         assembly ("memory-safe") {
             request := add(inputs.offset, 0x20)
         }
     }
+
+    function batchExec(bytes calldata inputs) internal pure returns (BatchExecRequest calldata request) {
+        assembly ("memory-safe") {
+            request := add(inputs.offset, 0x20)
+        }
+    }
+
+    function workflowCreate(bytes calldata inputs) internal pure returns (WorkflowCreateRequest calldata request) {
+        assembly ("memory-safe") {
+            request := add(inputs.offset, 0x20)
+        }
+    }
+
+    /// A static struct has no leading offset.
+    function workflowControl(bytes calldata inputs) internal pure returns (WorkflowControlRequest calldata request) {
+        assembly ("memory-safe") {
+            request := inputs.offset
+        }
+    }
+
+    // ─── Other inputs ───────────────────────────────────────────────────────────────────────────────────────────────
 
     function profile(bytes calldata inputs) internal pure returns (OperatorProfile memory) {
         if (!CanonicalAbi.matches(inputs, PROFILE)) revert IAgentSandboxBlueprint.MalformedProfile();
@@ -63,9 +101,5 @@ library Requests {
         if (!CanonicalAbi.matches(outputs, RECEIPT)) return (false, decoded);
         decoded = abi.decode(outputs, (JobReceipt));
         ok = decoded.outcome <= OUTCOME_OPERATOR;
-    }
-
-    function _require(bytes calldata inputs, bytes32 shape, uint8 job) private pure {
-        if (!CanonicalAbi.matches(inputs, shape)) revert IAgentSandboxBlueprint.MalformedInputs(job);
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IAgentSandboxBlueprint} from "../src/IAgentSandboxBlueprint.sol";
-import {JOB_SANDBOX_CREATE, OUTCOME_DONE, OUTCOME_OPERATOR, SandboxCreateRequest} from "../src/JobTypes.sol";
+import {IAgentSandboxBlueprint as I} from "../src/IAgentSandboxBlueprint.sol";
+import {JOB_SANDBOX_CREATE, OUTCOME_CALLER, OUTCOME_DONE, OUTCOME_OPERATOR} from "../src/JobTypes.sol";
 import {Fixture} from "./Fixture.sol";
+import {Inputs} from "./Inputs.sol";
 
 contract CreateTest is Fixture {
     uint64 private constant CREATE_ANSWER_BLOCKS = 300; // 600 s of 2 s blocks
@@ -11,7 +12,7 @@ contract CreateTest is Fixture {
     // ─── Assignment ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     function testFuzz_aCreateIsAssignedToAFreeOperatorOfTheService(uint8 count, uint8 calls, bytes32 seed) public {
-        uint256 size = bound(count, 1, OPERATORS_MAX);
+        uint256 size = bound(count, 1, 12);
         registerMany(12);
         address[] memory members = blueprint.previewOperatorSelection(uint32(size), seed);
         uint64 service = core.openService(customer, members, selection(uint32(size), seed, true), 0);
@@ -33,12 +34,12 @@ contract CreateTest is Fixture {
     function test_theAssignmentSaysWhoAnswersForWhomUntilWhen() public {
         uint64 service = serviceOf(1, 0);
         vm.expectEmit(address(blueprint));
-        emit IAgentSandboxBlueprint.OperatorAssigned(
+        emit I.OperatorAssigned(
             service, 0, operatorAt(0), uint64(block.number) + CREATE_ANSWER_BLOCKS
         );
         uint64 call = submitCreate(service, 0);
 
-        IAgentSandboxBlueprint.Assignment memory seen = blueprint.assignment(service, call);
+        I.Assignment memory seen = blueprint.assignment(service, call);
         assertEq(seen.operator, operatorAt(0));
         assertEq(seen.caller, customer);
         assertEq(seen.deadlineBlock, block.number + CREATE_ANSWER_BLOCKS);
@@ -46,22 +47,41 @@ contract CreateTest is Fixture {
         assertFalse(seen.answered);
         assertEq(seen.responseHash, 0);
         assertEq(seen.detail, 0);
-        assertState(service, call, IAgentSandboxBlueprint.SandboxState.Requested);
+        assertState(service, call, I.SandboxState.Requested);
     }
 
-    function testFuzz_theDrawFollowsServiceCallAndSeed(bytes32 seed) public {
-        address[] memory members = registerMany(8);
-        uint64 service = core.openService(customer, members, selection(8, seed, false), 0);
-        for (uint64 call; call < 8; ++call) {
-            address[] memory free = new address[](8);
-            uint256 count;
-            for (uint256 i; i < 8; ++i) {
-                if (blueprint.operatorView(members[i]).eligible) free[count++] = members[i];
+    function testFuzz_theDrawFollowsServiceCallAndSeed(bytes32 seed, uint8 count, uint32 full) public {
+        uint256 size = bound(count, 1, OPERATORS_MAX);
+        address[] memory members = registerMany(size);
+        uint64 service = seededService(members, seed);
+        for (uint256 i; i < size; ++i) {
+            if (full >> i & 1 == 1) setCapacity(members[i], 0);
+        }
+        for (uint64 call; call < 3; ++call) {
+            address expected = firstWithRoom(drawOrder(service, call, 0));
+            if (expected == address(0)) {
+                vm.expectRevert(abi.encodeWithSelector(I.NoCapacity.selector, service));
+                submitCreate(service, 0);
+                return;
             }
-            address expected = free[uint256(keccak256(abi.encode(service, call, seed))) % count];
             assertEq(submitCreate(service, 0), call);
             assertEq(assignedTo(service, call), expected);
         }
+    }
+
+    function test_theDrawFollowsServiceCallAndSeed() public {
+        testFuzz_theDrawFollowsServiceCallAndSeed(keccak256("seed"), 8, 0x55);
+        address[] memory members = core.getServiceOperators(1);
+        assertEq(assignedTo(1, 0), members[5]);
+        assertEq(assignedTo(1, 1), members[7]);
+        assertEq(assignedTo(1, 2), members[3]);
+    }
+
+    function firstWithRoom(address[] memory order) private view returns (address) {
+        for (uint256 i; i < order.length; ++i) {
+            if (roomOf(order[i]) != 0) return order[i];
+        }
+        return address(0);
     }
 
     function testFuzz_withoutAFreeOperatorACreateIsRefused(uint8 count) public {
@@ -70,53 +90,20 @@ contract CreateTest is Fixture {
         for (uint256 i; i < size * CAPACITY; ++i) {
             submitCreate(service, 0);
         }
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.NoCapacity.selector, service));
+        vm.expectRevert(abi.encodeWithSelector(I.NoCapacity.selector, service));
         submitCreate(service, 0);
         // Freed, it is accepted.
-        answer(service, 0, OUTCOME_OPERATOR, 0);
+        answer(service, 0, OUTCOME_CALLER, 0);
         submitCreate(service, 0);
     }
 
     function test_anOperatorThatIsLeavingTakesNoNewSandbox() public {
         uint64 service = serviceOf(1, 0);
-        vm.prank(address(core));
-        blueprint.onExitScheduled(service, operatorAt(0), 0);
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.NoCapacity.selector, service));
+        core.scheduleExit(service, operatorAt(0));
+        vm.expectRevert(abi.encodeWithSelector(I.NoCapacity.selector, service));
         submitCreate(service, 0);
-        vm.prank(address(core));
-        blueprint.onExitCanceled(service, operatorAt(0));
+        core.cancelExit(service, operatorAt(0));
         submitCreate(service, 0);
-    }
-
-    // ─── Quotes ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    function testFuzz_aQuotedCreateGoesToTheQuotedOperator(uint8 count, uint8 chosen) public {
-        uint256 size = bound(count, 1, OPERATORS_MAX);
-        uint64 service = serviceOf(size, 0);
-        address[] memory quoted = new address[](1);
-        quoted[0] = operatorAt(chosen % size);
-        vm.prank(customer);
-        uint64 call = core.submitJobFromQuotes(service, JOB_SANDBOX_CREATE, createInputs(0), quoted);
-        assertEq(assignedTo(service, call), quoted[0]);
-    }
-
-    function test_aQuotedOperatorWithoutRoomIsNotReplaced() public {
-        uint64 service = serviceOf(2, 0);
-        address[] memory quoted = new address[](1);
-        quoted[0] = operatorAt(1);
-        for (uint256 i; i < CAPACITY; ++i) {
-            core.submitJobFromQuotes(service, JOB_SANDBOX_CREATE, createInputs(0), quoted);
-        }
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.NoCapacity.selector, service));
-        core.submitJobFromQuotes(service, JOB_SANDBOX_CREATE, createInputs(0), quoted);
-    }
-
-    function testFuzz_onlyOneOperatorMayBeQuoted(uint8 count) public {
-        uint256 size = bound(count, 2, OPERATORS_MAX);
-        address[] memory operators = registerMany(size);
-        uint64 service = core.openService(customer, operators, "", 0);
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.OneQuoteExpected.selector, size));
-        core.submitJobFromQuotes(service, JOB_SANDBOX_CREATE, createInputs(0), operators);
     }
 
     // ─── Time to live ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,9 +111,20 @@ contract CreateTest is Fixture {
     function testFuzz_aSandboxLivesForItsBlocks(uint64 ttlBlocks) public {
         uint64 service = serviceOf(1, 0);
         uint64 call = submitCreate(service, ttlBlocks);
-        uint256 expected = ttlBlocks == 0 ? type(uint64).max : block.number + ttlBlocks;
-        if (expected > type(uint64).max) expected = type(uint64).max;
+        uint256 expected = block.number + ttlBlocks;
+        // What cannot be stored is as good as for ever.
+        if (ttlBlocks == 0 || expected >= type(uint40).max) expected = type(uint64).max;
         assertEq(blueprint.sandbox(service, call, 0).expiryBlock, expected);
+    }
+
+    function test_anExpiryBeyondFortyBitsIsTheEndOfTheService() public {
+        uint64 most = uint64(type(uint40).max - block.number);
+        uint64[5] memory cases = [most - 1, most, most + 1, type(uint64).max, 0];
+        for (uint256 i; i < cases.length; ++i) {
+            uint256 snapshot = vm.snapshotState();
+            testFuzz_aSandboxLivesForItsBlocks(cases[i]);
+            vm.revertToState(snapshot);
+        }
     }
 
     function testFuzz_aSandboxMayNotOutliveItsService(uint32 ttlSeconds, uint64 ttlBlocks, uint32 age) public {
@@ -138,7 +136,7 @@ contract CreateTest is Fixture {
         skip(age);
         bool fits = uint256(ttlBlocks) * BLOCK_TIME_MS <= (ttlSeconds - age) * uint256(1000);
         if (!fits) {
-            vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.OutlivesService.selector, ttlBlocks, end));
+            vm.expectRevert(abi.encodeWithSelector(I.OutlivesService.selector, ttlBlocks, end));
         }
         submitCreate(service, ttlBlocks);
     }
@@ -148,52 +146,11 @@ contract CreateTest is Fixture {
         uint256 end = block.timestamp + 3600;
         submitCreate(service, 1800);
         submitCreate(service, 0);
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.OutlivesService.selector, 1801, end));
+        vm.expectRevert(abi.encodeWithSelector(I.OutlivesService.selector, 1801, end));
         submitCreate(service, 1801);
         // An extension counts at once, though no hook tells of it.
         core.extend(service, 2);
         submitCreate(service, 1801);
-    }
-
-    // ─── Inputs ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    function testFuzz_anyCanonicalRequestIsAccepted(SandboxCreateRequest memory request) public {
-        uint64 service = serviceOf(1, 0);
-        submitAs(customer, service, JOB_SANDBOX_CREATE, abi.encode(request));
-    }
-
-    function testFuzz_inputsThatAreNoRequestAreRefused(bytes memory inputs) public {
-        uint64 service = serviceOf(1, 0);
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.MalformedInputs.selector, JOB_SANDBOX_CREATE));
-        submitAs(customer, service, JOB_SANDBOX_CREATE, inputs);
-    }
-
-    function testFuzz_trailingBytesAreRefused(SandboxCreateRequest memory request, bytes memory tail) public {
-        vm.assume(tail.length != 0);
-        uint64 service = serviceOf(1, 0);
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.MalformedInputs.selector, JOB_SANDBOX_CREATE));
-        submitAs(customer, service, JOB_SANDBOX_CREATE, bytes.concat(abi.encode(request), tail));
-    }
-
-    function testFuzz_inputsThatAreTooLargeAreRefused(uint8 job, uint16 excess) public {
-        uint256 most = blueprint.INPUT_BYTES_MAX();
-        uint256 given = most + 1 + excess;
-        vm.prank(address(core));
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.InputsTooLarge.selector, given, most));
-        blueprint.onJobCall(1, job, 0, new bytes(given));
-    }
-
-    function testFuzz_everyOtherJobIsUnknown(uint8 job, bytes memory inputs) public {
-        vm.assume(job != 0 && job != 3 && job != 10);
-        uint64 service = serviceOf(1, 0);
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.UnknownJob.selector, job));
-        submitAs(customer, service, job, inputs);
-    }
-
-    function test_everyOtherJobIsUnknown() public {
-        for (uint256 job; job < 256; ++job) {
-            if (job != 0 && job != 3 && job != 10) testFuzz_everyOtherJobIsUnknown(uint8(job), createInputs(0));
-        }
     }
 
     // ─── Outcomes ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,21 +159,23 @@ contract CreateTest is Fixture {
         uint64 service = serviceOf(1, 0);
         uint64 call = submitCreate(service, 0);
         answer(service, call, OUTCOME_DONE, 1);
-        assertState(service, call, IAgentSandboxBlueprint.SandboxState.Live);
+        assertState(service, call, I.SandboxState.Live);
         assertEq(blueprint.sandbox(service, call, 0).owner, customer);
         assertEq(blueprint.sandbox(service, call, 0).operator, operatorAt(0));
         assertEq(blueprint.assignment(service, call).detail, 1);
         assertEq(usedBy(operatorAt(0)), 1);
     }
 
+    /// An operator's failure too, if there is no other operator to try.
     function testFuzz_aCreateThatFailedFreesItsSlot(uint8 outcome) public {
-        outcome = uint8(bound(outcome, 1, 2));
+        outcome = uint8(bound(outcome, OUTCOME_CALLER, OUTCOME_OPERATOR));
         uint64 service = serviceOf(1, 0);
         uint64 call = submitCreate(service, 0);
         answer(service, call, outcome, 0);
-        assertState(service, call, IAgentSandboxBlueprint.SandboxState.Failed);
+        assertState(service, call, I.SandboxState.Failed);
         assertEq(usedBy(operatorAt(0)), 0);
         assertTrue(core.isCompleted(service, call));
+        assertEq(blueprint.assignment(service, call).outcome, outcome);
     }
 
     function testFuzz_slotsThatWereNotAskedForAreUnknown(uint8 slot) public {
@@ -224,14 +183,7 @@ contract CreateTest is Fixture {
         uint64 call = liveSandbox(service, 0);
         slot = uint8(bound(slot, 1, 255));
         assertEq(
-            uint8(blueprint.sandbox(service, call, slot).state), uint8(IAgentSandboxBlueprint.SandboxState.Unknown)
+            uint8(blueprint.sandbox(service, call, slot).state), uint8(I.SandboxState.Unknown)
         );
-    }
-
-    function isIn(address operator, address[] memory members) private pure returns (bool) {
-        for (uint256 i; i < members.length; ++i) {
-            if (members[i] == operator) return true;
-        }
-        return false;
     }
 }

@@ -4,6 +4,7 @@ pragma solidity ^0.8.28;
 import {JOB_EXEC, JOB_SANDBOX_CREATE, JOB_SANDBOX_DELETE, OUTCOME_DONE, OperatorProfile} from "../src/JobTypes.sol";
 import {ExecRequest, SandboxCreateRequest} from "../src/JobTypes.sol";
 import {Fixture} from "./Fixture.sol";
+import {Inputs} from "./Inputs.sol";
 
 /// Each hook at its most expensive, on cold storage. The core gives a hook 500,000 gas, and its own answers cost some thousands more
 /// there than on the fake.
@@ -42,21 +43,21 @@ contract GasTest is Fixture {
 
     function test_execAndDeleteOfAnEverydaySize() public {
         (uint64 service, uint64 target) = sandboxOfAFullOperator();
-        assertLt(gasOfCall(service, JOB_EXEC, execInputs(idOf(service, target, 0))), 120_000);
-        assertLt(gasOfCall(service, JOB_SANDBOX_DELETE, deleteInputs(idOf(service, target, 0))), 120_000);
+        assertLt(gasOfCall(service, JOB_EXEC, Inputs.onSandbox(JOB_EXEC, idOf(service, target, 0))), 120_000);
+        assertLt(gasOfCall(service, JOB_SANDBOX_DELETE, Inputs.onSandbox(JOB_SANDBOX_DELETE, idOf(service, target, 0))), 120_000);
     }
 
     function test_theReceiptOfACreate() public {
         (uint64 service,) = sandboxOfAFullOperator();
         setCapacity(operatorAt(0), 2);
         uint64 call = submitCreate(service, 100);
-        assertLt(gasOfResult(service, call, JOB_SANDBOX_CREATE, createInputs(100), 1), RESULT_GAS_MAX);
+        assertLt(gasOfResult(service, call, JOB_SANDBOX_CREATE, Inputs.create(100), 1), RESULT_GAS_MAX);
     }
 
     function test_theReceiptOfADeleteByAFullOperator() public {
         (uint64 service, uint64 target) = sandboxOfAFullOperator();
         uint64 call = submitDelete(service, target);
-        bytes memory inputs = deleteInputs(idOf(service, target, 0));
+        bytes memory inputs = Inputs.onSandbox(JOB_SANDBOX_DELETE, idOf(service, target, 0));
         assertLt(gasOfResult(service, call, JOB_SANDBOX_DELETE, inputs, 0), RESULT_GAS_MAX);
     }
 
@@ -64,7 +65,7 @@ contract GasTest is Fixture {
         uint64 service = serviceOf(1, 0);
         uint64 call = submitCreate(service, 0);
         vm.assume(operator != operatorAt(0));
-        bytes32 inputsHash = keccak256(createInputs(0));
+        bytes32 inputsHash = keccak256(Inputs.create(0));
         uint256 used = gasOf(
             abi.encodeCall(blueprint.onJobResult, (service, JOB_SANDBOX_CREATE, call, operator, inputsHash, output))
         );
@@ -110,11 +111,6 @@ contract GasTest is Fixture {
         service = serviceOf(1, 30 days);
         setCapacity(operatorAt(0), 1);
         target = liveSandbox(service, 1000);
-    }
-
-    function setCapacity(address operator, uint32 capacity) private {
-        vm.prank(operator);
-        blueprint.setOperatorProfile(capacity, 0, 0, "");
     }
 
     /// Of `onJobCall` alone, in a call that the core has stored.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IAgentSandboxBlueprint} from "../src/IAgentSandboxBlueprint.sol";
-import {OUTCOME_DONE, OUTCOME_OPERATOR, OperatorProfile} from "../src/JobTypes.sol";
+import {IAgentSandboxBlueprint as I} from "../src/IAgentSandboxBlueprint.sol";
+import {OUTCOME_CALLER, OUTCOME_DONE, OperatorProfile} from "../src/JobTypes.sol";
 import {Fixture} from "./Fixture.sol";
 
 contract RegistrationTest is Fixture {
@@ -13,9 +13,9 @@ contract RegistrationTest is Fixture {
     function testFuzz_aRegisteredOperatorIsShownAsItRegistered(address operator, OperatorProfile memory profile)
         public
     {
-        profile.apiUrl = string(shortened(bytes(profile.apiUrl)));
+        fit(profile);
         vm.expectEmit(address(blueprint));
-        emit IAgentSandboxBlueprint.OperatorProfileSet(
+        emit I.OperatorProfileSet(
             operator, profile.capacity, profile.pricePerHour, profile.sealKey, profile.apiUrl
         );
         core.register(operator, abi.encode(profile));
@@ -31,13 +31,13 @@ contract RegistrationTest is Fixture {
     }
 
     function testFuzz_bytesThatAreNoProfileAreRefused(address operator, bytes memory inputs) public {
-        vm.expectRevert(IAgentSandboxBlueprint.MalformedProfile.selector);
+        vm.expectRevert(I.MalformedProfile.selector);
         core.register(operator, inputs);
     }
 
     /// What the core hands on when an operator registers without inputs.
     function testFuzz_theCoresOwnPreferencesAreNoProfile(bytes memory key, string memory rpcAddress) public {
-        vm.expectRevert(IAgentSandboxBlueprint.MalformedProfile.selector);
+        vm.expectRevert(I.MalformedProfile.selector);
         core.register(operatorAt(0), abi.encode(Preferences(key, rpcAddress)));
     }
 
@@ -50,12 +50,30 @@ contract RegistrationTest is Fixture {
         OperatorProfile memory profile = OperatorProfile(1, 0, 0, string(new bytes(API_URL_BYTES_MAX)));
         core.register(operatorAt(0), abi.encode(profile));
         profile.apiUrl = string(new bytes(API_URL_BYTES_MAX + 1));
-        vm.expectRevert(IAgentSandboxBlueprint.MalformedProfile.selector);
+        vm.expectRevert(I.MalformedProfile.selector);
         core.register(operatorAt(1), abi.encode(profile));
     }
 
+    function testFuzz_aPriceBeyondNinetySixBitsIsRefused(uint256 price) public {
+        price = bound(price, uint256(type(uint96).max) + 1, type(uint256).max);
+        OperatorProfile memory profile = OperatorProfile(1, price, 0, "");
+        vm.expectRevert(I.MalformedProfile.selector);
+        core.register(operatorAt(0), abi.encode(profile));
+
+        profile.pricePerHour = type(uint96).max;
+        core.register(operatorAt(0), abi.encode(profile));
+        assertEq(blueprint.operatorView(operatorAt(0)).pricePerHour, type(uint96).max);
+        vm.prank(operatorAt(0));
+        vm.expectRevert(I.MalformedProfile.selector);
+        blueprint.setOperatorProfile(1, price, 0, "");
+    }
+
+    function test_aPriceBeyondNinetySixBitsIsRefused() public {
+        testFuzz_aPriceBeyondNinetySixBitsIsRefused(uint256(type(uint96).max) + 1);
+    }
+
     function testFuzz_anOperatorReplacesItsProfile(OperatorProfile memory profile) public {
-        profile.apiUrl = string(shortened(bytes(profile.apiUrl)));
+        fit(profile);
         register(operatorAt(0), CAPACITY);
         vm.prank(operatorAt(0));
         blueprint.setOperatorProfile(profile.capacity, profile.pricePerHour, profile.sealKey, profile.apiUrl);
@@ -66,7 +84,7 @@ contract RegistrationTest is Fixture {
 
     function testFuzz_nobodyElseHasAProfile(address sender, uint32 capacity) public {
         vm.prank(sender);
-        vm.expectRevert(abi.encodeWithSelector(IAgentSandboxBlueprint.NotRegistered.selector, sender));
+        vm.expectRevert(abi.encodeWithSelector(I.NotRegistered.selector, sender));
         blueprint.setOperatorProfile(capacity, 0, 0, "");
     }
 
@@ -116,7 +134,7 @@ contract RegistrationTest is Fixture {
         assertEq(blueprint.eligibleCount(), 0);
         assertEq(usedBy(one[0]), slots);
 
-        answer(service, last, OUTCOME_OPERATOR, 0);
+        answer(service, last, OUTCOME_CALLER, 0);
         assertEq(blueprint.eligibleCount(), 1);
     }
 
@@ -142,7 +160,7 @@ contract RegistrationTest is Fixture {
     }
 
     function assertProfile(address operator, OperatorProfile memory profile) private view {
-        IAgentSandboxBlueprint.OperatorView memory seen = blueprint.operatorView(operator);
+        I.OperatorView memory seen = blueprint.operatorView(operator);
         assertTrue(seen.registered);
         assertEq(seen.capacity, profile.capacity);
         assertEq(seen.pricePerHour, profile.pricePerHour);
@@ -151,12 +169,14 @@ contract RegistrationTest is Fixture {
         assertEq(seen.used, 0);
     }
 
-    function shortened(bytes memory text) private pure returns (bytes memory) {
-        if (text.length > API_URL_BYTES_MAX) {
+    /// Within the limits.
+    function fit(OperatorProfile memory profile) private pure {
+        profile.pricePerHour = bound(profile.pricePerHour, 0, type(uint96).max);
+        string memory url = profile.apiUrl;
+        if (bytes(url).length > API_URL_BYTES_MAX) {
             assembly ("memory-safe") {
-                mstore(text, API_URL_BYTES_MAX)
+                mstore(url, API_URL_BYTES_MAX)
             }
         }
-        return text;
     }
 }

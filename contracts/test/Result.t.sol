@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IAgentSandboxBlueprint} from "../src/IAgentSandboxBlueprint.sol";
-import {JOB_EXEC, JOB_SANDBOX_CREATE, OUTCOME_DONE} from "../src/JobTypes.sol";
+import {IAgentSandboxBlueprint as I} from "../src/IAgentSandboxBlueprint.sol";
+import {JOB_SANDBOX_CREATE, OUTCOME_DONE} from "../src/JobTypes.sol";
+import {FakeCore} from "./FakeCore.sol";
 import {Fixture} from "./Fixture.sol";
 
 /// The gate: only the assigned operator's well-formed receipt completes a call.
 contract ResultTest is Fixture {
+    uint64 private constant TTL_SECONDS = 3600;
+
     uint64 private service;
     uint64 private call;
     address private assigned;
 
     function setUp() public override {
         super.setUp();
-        service = serviceOf(4, 0);
+        service = serviceOf(4, TTL_SECONDS);
         call = submitCreate(service, 0);
         assigned = assignedTo(service, call);
     }
 
     // ─── Who ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    function testFuzz_aWrongOperatorNeitherCompletesNorChangesAnything(address operator, uint8 outcome, bool wellFormed)
+    function testFuzz_aWrongOperatorNeitherCompletesNorChangesAnything(uint8 which, uint8 outcome, bool wellFormed)
         public
     {
+        address operator = operatorAt(which % 4);
         vm.assume(operator != assigned);
         bytes memory output = wellFormed ? receipt(outcome % 3, outcome % 3 == 0 ? 1 : 0) : bytes("no receipt");
         ignores(operator, output);
@@ -32,17 +36,23 @@ contract ResultTest is Fixture {
     }
 
     function test_aWrongOperatorNeitherCompletesNorChangesAnything() public {
-        testFuzz_aWrongOperatorNeitherCompletesNorChangesAnything(otherThan(assigned), 0, true);
+        testFuzz_aWrongOperatorNeitherCompletesNorChangesAnything(assigned == operatorAt(0) ? 1 : 0, 0, true);
+    }
+
+    function testFuzz_whoDoesNotServeHereIsNotEvenHeard(address outsider) public {
+        vm.assume(!isIn(outsider, core.getServiceOperators(service)));
+        vm.expectRevert(FakeCore.NotMember.selector);
+        answerAs(outsider, service, call, receipt(OUTCOME_DONE, 1));
     }
 
     function testFuzz_theAssignedOperatorsReceiptCompletes(uint8 outcome, bytes32 responseHash) public {
-        outcome = uint8(bound(outcome, 0, 2));
+        outcome = uint8(bound(outcome, 0, 1)); // with the third it is another's
         uint256 detail = outcome == OUTCOME_DONE ? 1 : 0;
         vm.expectEmit(address(blueprint));
-        emit IAgentSandboxBlueprint.ReceiptRecorded(service, call, assigned, outcome, responseHash, detail);
+        emit I.ReceiptRecorded(service, call, assigned, outcome, responseHash, detail);
         answerAs(assigned, service, call, abi.encode(outcome, responseHash, detail));
 
-        IAgentSandboxBlueprint.Assignment memory seen = blueprint.assignment(service, call);
+        I.Assignment memory seen = blueprint.assignment(service, call);
         assertTrue(core.isCompleted(service, call) && seen.answered);
         assertEq(seen.outcome, outcome);
         assertEq(seen.responseHash, responseHash);
@@ -91,30 +101,22 @@ contract ResultTest is Fixture {
         assertFalse(core.isCompleted(service, exec));
     }
 
-    function testFuzz_aForeignInputsHashIsIgnored(bytes32 inputsHash) public {
-        vm.assume(inputsHash != keccak256(createInputs(0)));
-        vm.prank(address(core));
-        blueprint.onJobResult(service, JOB_SANDBOX_CREATE, call, assigned, inputsHash, receipt(0, 1));
-        isUnanswered(call);
-    }
-
     function testFuzz_aForeignJobIsIgnored(uint8 job) public {
         vm.assume(job != JOB_SANDBOX_CREATE);
         vm.prank(address(core));
-        blueprint.onJobResult(service, job, call, assigned, keccak256(createInputs(0)), receipt(0, 0));
+        blueprint.onJobResult(service, job, call, assigned, 0, receipt(0, 0));
         isUnanswered(call);
     }
 
-    /// Once answered, what is stored in the place of the inputs' hash is the response's: it opens nothing.
-    function testFuzz_aRepeatedAnswerIsIgnored(uint8 first, uint8 second, bool likeResponse) public {
-        first = uint8(bound(first, 0, 2));
+    /// The core would not even ask.
+    function testFuzz_aRepeatedAnswerIsIgnored(uint8 first, uint8 second) public {
+        first = uint8(bound(first, 0, 1));
         answer(service, call, first, first == 0 ? 1 : 0);
         uint32 used = usedBy(assigned);
-        bytes32 hash = likeResponse ? RESPONSE : keccak256(createInputs(0));
         vm.expectEmit(address(blueprint));
-        emit IAgentSandboxBlueprint.ResultIgnored(service, call, assigned);
+        emit I.ResultIgnored(service, call, assigned);
         vm.startPrank(address(core));
-        blueprint.onJobResult(service, JOB_SANDBOX_CREATE, call, assigned, hash, receipt(second % 3, 1));
+        blueprint.onJobResult(service, JOB_SANDBOX_CREATE, call, assigned, 0, receipt(second % 3, second % 2));
         assertEq(blueprint.getRequiredResultCount(service, JOB_SANDBOX_CREATE), type(uint32).max);
         assertEq(blueprint.assignment(service, call).outcome, first);
         assertEq(usedBy(assigned), used);
@@ -179,9 +181,12 @@ contract ResultTest is Fixture {
 
     // ─── After the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    function testFuzz_aResultAfterTheEndOfTheServiceIsIgnored(uint8 outcome) public {
-        core.terminate(service);
-        ignores(assigned, receipt(outcome % 3, outcome % 3 == 0 ? 1 : 0));
+    function testFuzz_afterTheEndOfTheServiceNoResultIsTaken(uint8 outcome, bool isTerminated) public {
+        if (isTerminated) core.terminate(service);
+        else skip(TTL_SECONDS + 1);
+        vm.expectRevert(FakeCore.ServiceNotActive.selector);
+        answerAs(assigned, service, call, receipt(outcome % 3, outcome % 3 == 0 ? 1 : 0));
+        isUnanswered(call);
     }
 
     function testFuzz_aLateReceiptStillCounts(uint64 blocks) public {
@@ -191,9 +196,9 @@ contract ResultTest is Fixture {
     }
 
     function ignores(address operator, bytes memory output) private {
-        IAgentSandboxBlueprint.SandboxState before = stateOf(service, call);
+        I.SandboxState before = stateOf(service, call);
         vm.expectEmit(address(blueprint));
-        emit IAgentSandboxBlueprint.ResultIgnored(service, call, operator);
+        emit I.ResultIgnored(service, call, operator);
         answerAs(operator, service, call, output);
         isUnanswered(call);
         assertFalse(core.isCompleted(service, call));
@@ -204,10 +209,6 @@ contract ResultTest is Fixture {
         assertFalse(blueprint.assignment(service, callId).answered);
         assertEq(blueprint.assignment(service, callId).responseHash, 0);
         assertEq(blueprint.assignment(service, callId).detail, 0);
-    }
-
-    function otherThan(address operator) private pure returns (address) {
-        return operator == operatorAt(0) ? operatorAt(1) : operatorAt(0);
     }
 
     /// A call of the assigned operator and one of somebody else's, with receipts for both.

@@ -78,23 +78,6 @@ contract SelectionTest is Test {
         this.indexes(size, count, seed);
     }
 
-    function testFuzz_aDrawReadsOneMemberForEachDrawn(uint256 size, uint256 count, bytes32 seed) public {
-        size = bound(size, 1, 200);
-        count = bound(count, 1, size < COUNT_MAX ? size : COUNT_MAX);
-        for (uint256 i; i < size; ++i) {
-            set.push(address(uint160(i + 1)));
-        }
-        vm.record();
-        address[] memory drawn = Selection.draw(set, count, seed);
-        (bytes32[] memory reads,) = vm.accesses(address(this));
-        // Each read of a member checks the length as well, and the length is read once more.
-        assertLe(reads.length, 2 * count + 1);
-        uint256[] memory at = Selection.indexes(size, count, seed);
-        for (uint256 i; i < count; ++i) {
-            assertEq(drawn[i], set[at[i]]);
-        }
-    }
-
     // ─── Uniformity ─────────────────────────────────────────────────────────────────────────────────────────────────
     // Seeds are fixed, so these are facts and not chances; the bounds are the 99.9 % quantiles of the chi-squared distribution.
 

@@ -1,16 +1,20 @@
 //! What an operator decides: how a sandbox lives and ends, what it may take, what a request means.
 //!
-//! Lower floors compute: [`sandbox::step`] is a pure function, [`admission`] plain arithmetic, [`request`] a parser. The
-//! [`driver`] alone acts, and only through [`ports`]: nothing here knows a daemon, a path, a socket or a chain, and time,
-//! randomness and ids arrive as arguments. So everything runs against [`fakes`] on a paused clock.
+//! Lower floors compute: [`sandbox::step`] is a pure function, [`admission`] plain arithmetic, [`request`] a parser,
+//! [`selection`] and [`batch_plan`] say over again what the contract says. The [`driver`] alone acts, and only through
+//! [`ports`]: nothing here knows a daemon, a path, a socket or a chain, and time, randomness and ids arrive as
+//! arguments. So everything runs against [`fakes`] on a paused clock.
 
 pub mod admission;
+pub mod batch_plan;
 mod driver;
 pub mod fakes;
 mod keeper;
 pub mod limits;
 pub mod ports;
+pub mod pricing;
 pub mod request;
 pub mod sandbox;
+pub mod selection;
 
 pub use keeper::{Fleet, Keeper, Unfinished};

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, Api};
+use crate::api::{self, Api, QuoteParts};
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
 use crate::chain::key::{self, KeyError};
@@ -160,6 +160,14 @@ impl Node {
         let reader = Reader { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender, me };
         let (calls, reading) = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
 
+        let quotes = QuoteParts {
+            chain: chain.clone(),
+            key: key.clone(),
+            fleet: fleet.clone(),
+            images: config.engine.images.clone(),
+            offer: config.offer.clone(),
+            service: config.chain.service,
+        };
         let api = Api {
             chain: chain.clone(),
             records: records.clone(),
@@ -167,6 +175,7 @@ impl Node {
             head: head.clone(),
             metrics: metrics.clone(),
             me,
+            quoting: api::quoting(quotes),
             stop: stop.clone(),
         };
         serve_api(listener, api);
@@ -238,7 +247,7 @@ impl Reader {
     ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
         let Self { chain, records, fleet, sender, me } = self;
         let reconciler =
-            Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone() };
+            Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
         tokio::spawn(reconciler.run(stop.clone()));
         let offer = config.offer.clone();
         let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };

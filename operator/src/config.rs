@@ -3,6 +3,7 @@
 //! The names of the Blueprint SDK (`HTTP_RPC_URL`, `KEYSTORE_URI`, `BLUEPRINT_ID`, …) are used where it has one, so that
 //! the same environment starts the node alone and under the Blueprint Manager.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -12,6 +13,8 @@ use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::request::{Images, Resources};
 use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
+
+use crate::limits::{QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN};
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -51,6 +54,10 @@ pub(crate) struct OfferConfig {
     pub(crate) capacity: Capacity,
     /// Wei for one core-hour.
     pub(crate) price_per_hour: U256,
+    /// The same in the smallest unit of tokens, for services that are paid in one.
+    pub(crate) token_prices_per_hour: BTreeMap<Address, U256>,
+    /// Seconds that a quote is good for.
+    pub(crate) quote_life_s: u64,
     /// Least wei for a create at which services are approved.
     pub(crate) create_price_min: U256,
     /// Where customers reach the API.
@@ -139,9 +146,34 @@ fn read_offer(source: &impl Source, listen: SocketAddr) -> Result<OfferConfig, C
     Ok(OfferConfig {
         capacity: Capacity { sandboxes, resources, cpu_cores_each_max: cores },
         price_per_hour: or_default(source, "PRICE_PER_HOUR_WEI", U256::from(10_u64.pow(15)))?,
+        token_prices_per_hour: read_token_prices(source)?,
+        quote_life_s: read_quote_life(source)?,
         create_price_min: or_default(source, "CREATE_PRICE_MIN_WEI", U256::ZERO)?,
         api_url: api_url.trim_end_matches('/').to_owned(),
     })
+}
+
+/// `TOKEN=AMOUNT`, by commas.
+fn read_token_prices(source: &impl Source) -> Result<BTreeMap<Address, U256>, ConfigError> {
+    const NAME: &str = "PRICE_PER_HOUR_TOKENS";
+    let text: String = or_default(source, NAME, String::new())?;
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let read = |pair: &str| {
+        let (token, amount) = pair.split_once('=')?;
+        Some((token.trim().parse::<Address>().ok()?, U256::from_str_radix(amount.trim(), 10).ok()?))
+    };
+    let wrong = |pair: &str| ConfigError::invalid(NAME, pair, "give TOKEN=AMOUNT, an address and a whole number");
+    pairs.map(|pair| read(pair).ok_or_else(|| wrong(pair))).collect()
+}
+
+fn read_quote_life(source: &impl Source) -> Result<u64, ConfigError> {
+    const NAME: &str = "QUOTE_TTL_SECONDS";
+    let life_s = or_default(source, NAME, QUOTE_LIFE_S_DEFAULT)?;
+    if (QUOTE_LIFE_S_MIN..=QUOTE_LIFE_S_MAX).contains(&life_s) {
+        return Ok(life_s);
+    }
+    let range = format!("a quote is good for {QUOTE_LIFE_S_MIN} to {QUOTE_LIFE_S_MAX} seconds");
+    Err(ConfigError::invalid(NAME, life_s.to_string(), range))
 }
 
 fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
@@ -199,6 +231,14 @@ mod tests {
     }
 
     #[test]
+    fn a_core_hour_may_have_a_price_in_tokens_too() {
+        let token = "0x7bc06c482DEAd17c0e297aFbC32f6e63d3846650";
+        let config = read(&[("PRICE_PER_HOUR_TOKENS", &format!("{token} = 250, ")), ("QUOTE_TTL_SECONDS", "15")]).unwrap();
+        let prices = BTreeMap::from([(token.parse().unwrap(), U256::from(250))]);
+        assert_eq!((config.offer.token_prices_per_hour, config.offer.quote_life_s), (prices, 15));
+    }
+
+    #[test]
     fn a_bad_value_ends_the_start() {
         for (name, text) in [
             ("TANGLE_CONTRACT", "0x12"),
@@ -209,6 +249,10 @@ mod tests {
             ("DOCKER_HOST", "tcp://1.2.3.4:2375"),
             ("API_URL", "not a url"),
             ("TEST_MODE", "maybe"),
+            ("QUOTE_TTL_SECONDS", "14"),
+            ("QUOTE_TTL_SECONDS", "3600"),
+            ("PRICE_PER_HOUR_TOKENS", "0x12=1"),
+            ("PRICE_PER_HOUR_TOKENS", "0x7bc06c482DEAd17c0e297aFbC32f6e63d3846650"),
         ] {
             let refused = read(&[(name, text)]).unwrap_err();
             assert!(refused.starts_with(&format!("{name}=")), "{refused}");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, WAIT_S_MAX};
+use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, JOB_INPUT_BYTES_MAX, WAIT_S_MAX};
+use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
 /// Calls that wait for the router; the source of one more waits itself.
 pub(crate) const CALL_QUEUE_MAX: usize = 256;
@@ -92,6 +93,22 @@ pub(crate) const API_CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
 pub(crate) const API_LAST_REQUEST_MAX: Duration = Duration::from_secs(WAIT_S_MAX + 60);
 /// Requests that wait for a call not taken in yet, which anybody may do; one more is told to come back.
 pub(crate) const API_UNKNOWN_WAITS_MAX: usize = 128;
+/// Body of a question for a quote: inputs as hex, and the rest.
+pub(crate) const API_QUOTE_BODY_BYTES_MAX: usize = 2 * JOB_INPUT_BYTES_MAX + 1_024;
+/// Time for that body to come.
+pub(crate) const API_QUOTE_READ_MAX: Duration = Duration::from_secs(10);
+/// Questions for quotes at a time, each of which may ask the node; one more is told to come back.
+pub(crate) const API_QUOTES_MAX: usize = 32;
+/// How long the node's word on a service is good for quotes.
+pub(crate) const QUOTE_TERMS_AGE_MAX: Duration = Duration::from_secs(5);
+/// Services and jobs whose terms are remembered.
+pub(crate) const QUOTE_TERMS_MAX: usize = 4_096;
+/// Least time that a quote is good for: a block or two.
+pub(crate) const QUOTE_LIFE_S_MIN: u64 = 15;
+/// Time that it is good for unless told otherwise.
+pub(crate) const QUOTE_LIFE_S_DEFAULT: u64 = 300;
+/// Most time: the core takes none that is older.
+pub(crate) const QUOTE_LIFE_S_MAX: u64 = QUOTE_AGE_S_MAX - QUOTE_SPREAD_S_MAX;
 /// Time for the sandbox keeper to say its count to who reads the metrics.
 pub(crate) const METRICS_COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -102,3 +119,4 @@ pub(crate) const PRUNE_STEP_MAX: usize = 64;
 
 const _: () = assert!(API_PEER_CONNECTIONS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_UNKNOWN_WAITS_MAX < API_CONNECTIONS_MAX);
+const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_DEFAULT <= QUOTE_LIFE_S_MAX);

@@ -1,6 +1,6 @@
 //! Bodies and headers of the operator's HTTP API.
 
-use alloy_primitives::{Address, B256, Bytes, Signature};
+use alloy_primitives::{Address, B256, Bytes, Signature, U256};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -70,6 +70,51 @@ pub struct AnswerBody {
     /// The transaction that put the receipt on chain, once known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transaction: Option<B256>,
+}
+
+/// Body of `POST /v1/quotes`: what is to be done, for whom. Anybody may ask; only the requester can redeem the quote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuoteRequest {
+    /// Who will submit the job.
+    pub requester: Address,
+    /// Service id.
+    pub service: u64,
+    /// Job id.
+    pub job: u8,
+    /// The job's inputs as they will be submitted, in hex.
+    pub inputs: Bytes,
+}
+
+/// Answer to `POST /v1/quotes`: the core's `JobQuoteDetails` by plainer names, signed by the operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuoteBody {
+    /// Chain id of the EIP-712 domain `TangleQuote`, version 1.
+    pub chain_id: u64,
+    /// The Tangle core, verifying contract of the domain.
+    pub core: Address,
+    /// Who signed, and answers the job.
+    pub operator: Address,
+    /// Asset of the price: the service's; zero is the chain's coin.
+    pub asset: Address,
+    /// Who alone may redeem it.
+    pub requester: Address,
+    /// Service id.
+    pub service: u64,
+    /// Job id.
+    pub job: u8,
+    /// In the asset's smallest unit.
+    pub price: U256,
+    /// Second since 1970 in which it was signed.
+    pub timestamp: u64,
+    /// Last second in which it can be redeemed.
+    pub expiry: u64,
+    /// The service's demand for confidential hardware, as the core counts it.
+    pub confidentiality: u8,
+    /// keccak256 of the inputs.
+    pub inputs_hash: B256,
+    /// 65 bytes r, s, v.
+    pub signature: Bytes,
 }
 
 /// Every error of an HTTP API of ours.

@@ -61,7 +61,7 @@ const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
 mod tests {
     #[test]
     fn solidity_gives_inputs_the_same_bound() {
-        let solidity = include_str!("../../contracts/src/AgentSandboxBlueprint.sol").replace('_', "");
-        assert!(solidity.contains(&format!("INPUTBYTESMAX = {};", super::JOB_INPUT_BYTES_MAX)));
+        let solidity = include_str!("../../contracts/src/State.sol").replace('_', "");
+        assert!(solidity.contains(&format!("INPUTSMAX = {};", super::JOB_INPUT_BYTES_MAX)));
     }
 }

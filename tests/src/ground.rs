@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context, Result};
-use sandbox_sdk::deploy::{Plan, Release, deploy};
+use sandbox_sdk::deploy::{Plan, deploy};
 use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain, Tools};
 use sandbox_sdk::{Account, Chain, Deployment};
 use tempfile::TempDir;
@@ -49,13 +49,7 @@ impl Ground {
     pub async fn with_blocks(block_time: Option<Duration>) -> Result<Self> {
         let tools = Tools::find().context("the chain's tools")?;
         let chain = DevChain::start(&tools, block_time).await.context("the chain")?;
-        let plan = Plan {
-            rpc_url: chain.rpc_url().clone(),
-            core: CORE,
-            artifact: devchain::artifact(),
-            block_time_ms: BLOCK_TIME_MS,
-            release: Release::unpublished(),
-        };
+        let plan = Plan::new(chain.rpc_url().clone(), CORE, devchain::artifact(), BLOCK_TIME_MS);
         let deployment = deploy(&plan, devchain::key(DEVELOPER)).await.context("the blueprint")?;
         let dir = tempfile::Builder::new().prefix("sbx").tempdir().context("no directory")?;
         let ground = Self { chain, deployment, dir };

@@ -3,9 +3,14 @@
 //! Every part ends what it started when it is dropped, by its own process id and its own label, so nothing here touches
 //! what somebody else runs on the machine. Ports and directories are chosen free.
 
+pub mod actors;
 pub mod client;
 pub mod engine;
 pub mod ground;
+pub mod hooks;
 pub mod node;
 pub mod programs;
+pub mod purses;
+pub mod stage;
+pub mod tangle;
 pub mod wait;

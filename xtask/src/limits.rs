@@ -1,4 +1,6 @@
-//! The longest that anything here is waited for. Generous: they end what hangs, they do not judge what is slow.
+//! The longest that anything here is waited for, and the largest that a contract may be.
+//!
+//! The times are generous: they end what hangs, they do not judge what is slow.
 
 use std::time::Duration;
 
@@ -18,8 +20,8 @@ pub(crate) const APT_LOCK_SECONDS_MAX: u64 = 300;
 pub(crate) const APT_UPDATE_MAX: Duration = minutes(6);
 /// `apt-get install`.
 pub(crate) const APT_INSTALL_MAX: Duration = minutes(20);
-/// Compiling the contracts, of which solc in JavaScript takes a minute at most.
-pub(crate) const CONTRACTS_MAX: Duration = Duration::from_secs(600);
+/// Compiling the contracts and their tests, for which solc in JavaScript takes some minutes on a busy machine.
+pub(crate) const CONTRACTS_MAX: Duration = minutes(20);
 /// `npm ci`.
 pub(crate) const NPM_MAX: Duration = minutes(10);
 /// A Docker engine from its start to its first answer.
@@ -40,3 +42,14 @@ pub(crate) const PIPE_MAX: Duration = Duration::from_secs(3);
 pub(crate) const TOOL_BUILD_MAX: Duration = minutes(20);
 /// Fetching the database of known vulnerabilities.
 pub(crate) const ADVISORIES_MAX: Duration = minutes(2);
+/// Making an empty Python environment.
+pub(crate) const PYTHON_ENVIRONMENT_MAX: Duration = minutes(2);
+/// Installing Slither: some forty small packages.
+pub(crate) const SLITHER_INSTALL_MAX: Duration = minutes(5);
+/// Slither over all contracts, which takes seconds.
+pub(crate) const SLITHER_MAX: Duration = minutes(5);
+
+/// Code that a chain takes for a contract, in bytes (EIP-170).
+pub(crate) const RUNTIME_BYTES_MAX: usize = 24_576;
+/// Code with arguments that a chain runs to make a contract, in bytes (EIP-3860).
+pub(crate) const INITCODE_BYTES_MAX: usize = 49_152;

@@ -1,4 +1,4 @@
-//! The repository's one tool: `cargo xtask setup · demo · devnet · test · ci · bench · tidy`.
+//! The repository's one tool: `cargo xtask setup · demo · devnet · test · ci · gas · slither · bench · tidy`.
 //!
 //! It prepares a machine, runs the parts in order and says how long each took. What a part does is the business of that
 //! part: the chain and the customer's journey live in `tests`, the rules of style in `tidy`.
@@ -53,8 +53,12 @@ enum Task {
         #[arg(long)]
         quick: bool,
     },
-    /// What has to be green before a merge: formatting, lints, tidy, tests, contracts, dependencies.
+    /// What has to be green before a merge: formatting, lints, tidy, tests, contracts, Slither, dependencies.
     Ci,
+    /// Runs the contracts' tests and writes what they record of gas to `contracts/snapshots`, saying what changed.
+    Gas,
+    /// Slither over the contracts, which `ci` runs too.
+    Slither,
     /// The rules of style that a machine can check, and the figures of the whole code.
     Tidy,
 }
@@ -87,6 +91,8 @@ fn perform(place: &Place, task: Task) -> Result<ExitCode> {
         Task::Test { quick: true } => check::quick(place),
         Task::Test { quick: false } => check::test(place),
         Task::Ci => check::ci(place),
+        Task::Gas => check::gas(place),
+        Task::Slither => check::slither(place),
         Task::Tidy => tidy::command(place),
     }
 }

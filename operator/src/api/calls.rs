@@ -20,6 +20,8 @@ use super::{ApiError, now};
 use crate::limits::API_UNKNOWN_WAITS_MAX;
 use crate::records::{Answer, CallRecord, Progress, Records};
 
+const TOO_MANY: &str = "too many wait for calls that are not known here yet";
+
 /// What the route works with.
 pub(super) struct Calls {
     records: Records,
@@ -91,7 +93,7 @@ impl Calls {
                 Some(call) if status(&call).is_some_and(|status| status >= want.until) => return Ok(call),
                 Some(_) => unknown_wait = None,
                 None if unknown_wait.is_some() => {}
-                None => unknown_wait = Some(self.unknown_waits.try_acquire().map_err(|_| ApiError::Busy)?),
+                None => unknown_wait = Some(self.unknown_waits.try_acquire().map_err(|_| ApiError::Busy(TOO_MANY))?),
             }
             changes.changed().await.map_err(|_| ApiError::NotReady)?;
         }

@@ -1,9 +1,10 @@
-//! The operator's HTTP API: answers to those who asked, health to everybody.
+//! The operator's HTTP API: answers to those who asked, quotes and health to everybody.
 
 mod calls;
 mod crowd;
 mod error;
 mod proof;
+mod quotes;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,6 +33,8 @@ use calls::Calls;
 use crowd::Crowd;
 pub(crate) use error::ApiError;
 use proof::Asked;
+pub(crate) use quotes::QuoteParts;
+pub(crate) use quotes::Quoting;
 
 /// What one connection may take.
 const BOUNDS: Bounds = Bounds {
@@ -51,6 +54,7 @@ pub(crate) struct Api {
     pub(crate) metrics: Metrics,
     /// This operator.
     pub(crate) me: Address,
+    pub(crate) quoting: Arc<Quoting>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -64,13 +68,20 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
     let (deployment, operator) = (api.chain.deployment(), api.me);
     let asked = Asked { operator, chain_id: deployment.chain_id, core: deployment.core };
     let calls = Arc::new(Calls::new(api.records.clone(), asked, api.stop.clone()));
+    let quoting = api.quoting.clone().router();
     Router::new()
         .route("/health", get(async || "ok"))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
         .with_state(api)
         .merge(calls.router())
+        .merge(quoting)
         .fallback(async || ApiError::NoRoute)
+}
+
+/// What quotes are made with, put together.
+pub(crate) fn quoting(parts: QuoteParts) -> Arc<Quoting> {
+    Arc::new(Quoting::new(parts))
 }
 
 /// Serves until `stop`, then for a moment longer.

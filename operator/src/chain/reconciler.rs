@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use alloy::primitives::Address;
 use sandbox_fleet::Fleet;
 use sandbox_fleet::sandbox::{EndReason, Sandbox};
 use sandbox_protocol::SandboxId;
@@ -24,6 +25,7 @@ pub(crate) struct Reconciler {
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) sender: Sender,
+    pub(crate) me: Address,
 }
 
 impl Reconciler {
@@ -59,14 +61,16 @@ impl Reconciler {
     /// Whether both sides agree that the sandbox is over, so that it need not be looked at again.
     async fn compare(&self, sandbox: &Sandbox) -> bool {
         let id = sandbox.id;
-        let state = match self.chain.sandbox(id).await {
-            Ok(row) => row.state,
+        let over = match self.chain.sandbox(id).await {
+            // Its create was given to another operator: what was made of it here is nobody's.
+            Ok(row) if row.state != SandboxState::Unknown && row.operator != self.me => Some(EndReason::Abandoned),
+            Ok(row) => end_of(row.state),
             Err(error) => {
                 tracing::debug!(sandbox = %id, error = %crate::error_chain(&error), "comparing waits for the chain");
                 return false;
             }
         };
-        match (end_of(state), sandbox.phase.is_final()) {
+        match (over, sandbox.phase.is_final()) {
             // Its block is kept by the source, after the calls that came before it.
             (Some(EndReason::Expired), false) if sandbox.expires_at_block.is_some() => false,
             (Some(reason), false) => {
@@ -99,6 +103,8 @@ const fn end_of(state: SandboxState) -> Option<EndReason> {
         SandboxState::Failed => Some(EndReason::Abandoned),
         SandboxState::Deleted => Some(EndReason::Deleted),
         SandboxState::Expired => Some(EndReason::Expired),
+        // This operator has left the service: the chain counts nothing of it as standing any more.
+        SandboxState::Lost => Some(EndReason::ServiceEnded),
         SandboxState::Unknown | SandboxState::Requested | SandboxState::Live | SandboxState::__Invalid => None,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A block range is read in one wide query, halved when the node refuses it; the calls in it and the cursor behind it are
 //! written together. So a call is either on disk or will be read again, however long the operator was away. Calls that the
-//! contract assigned to somebody else are left alone.
+//! contract assigned to somebody else are left alone, until they are taken from that one and given to this.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use sandbox_fleet::Fleet;
 use sandbox_protocol::CallKey;
 use sandbox_sdk::Chain;
 use sandbox_sdk::chain::ReadError;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::Assignment;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::{Assignment, CallReassigned};
 use sandbox_sdk::contracts::ITangleCore::{JobSubmitted, JobSubmittedFromQuote, ServiceTerminated};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -105,7 +105,7 @@ impl Source {
     /// Hands an unanswered call on, unless the chain positively says that it is not, or no more, this operator's to answer.
     async fn resume_call(&self, mut call: CallRecord) -> Result<(), RecordsError> {
         let assignment = until_answered("assignment", || self.assignment(call.key)).await;
-        if assignment.operator == self.me && !assignment.answered {
+        if until_answered("part", || self.is_due(call.key, &assignment)).await {
             self.hand_on(&call).await;
             return Ok(());
         }
@@ -183,6 +183,8 @@ impl Source {
         for log in self.logs(from, to).await.map_err(LookupError::Logs)? {
             if let Some(call) = submitted(&log) {
                 found.calls.extend(self.mine(call).await?);
+            } else if let Some((key, block)) = reassigned(&log) {
+                found.calls.extend(self.taken_over(key, block).await?);
             } else if let Ok(event) = log.log_decode::<ServiceTerminated>() {
                 found.ended.push(event.inner.serviceId);
             }
@@ -191,12 +193,14 @@ impl Source {
     }
 
     async fn logs(&self, from: u64, to: u64) -> Result<Vec<Log>, TransportError> {
-        let filter =
-            Filter::new().address(self.chain.deployment().core).from_block(from).to_block(to).event_signature(vec![
-                JobSubmitted::SIGNATURE_HASH,
-                JobSubmittedFromQuote::SIGNATURE_HASH,
-                ServiceTerminated::SIGNATURE_HASH,
-            ]);
+        let deployment = self.chain.deployment();
+        let addresses = vec![deployment.core, deployment.manager];
+        let filter = Filter::new().address(addresses).from_block(from).to_block(to).event_signature(vec![
+            JobSubmitted::SIGNATURE_HASH,
+            JobSubmittedFromQuote::SIGNATURE_HASH,
+            ServiceTerminated::SIGNATURE_HASH,
+            CallReassigned::SIGNATURE_HASH,
+        ]);
         self.chain.provider().get_logs(&filter).await
     }
 
@@ -207,7 +211,25 @@ impl Source {
             return Ok(None);
         }
         let assignment = self.assignment(call.key).await?;
-        Ok((assignment.operator == self.me && !assignment.answered).then_some(call))
+        Ok(self.is_due(call.key, &assignment).await?.then_some(call))
+    }
+
+    /// A call that was another operator's until `block`, where it is this one's now. What was asked stands in a log of long ago.
+    async fn taken_over(&self, key: CallKey, block: u64) -> Result<Option<CallRecord>, LookupError> {
+        if self.assignment(key).await?.operator != self.me {
+            return Ok(None);
+        }
+        let asked = self.chain.submission(key).await?.ok_or(LookupError::NotYet)?;
+        self.mine(CallRecord::seen(key, asked.job, asked.caller, asked.inputs, block)).await
+    }
+
+    /// Whether the contract waits for this operator's answer. Of a batch it may be one of many.
+    async fn is_due(&self, key: CallKey, assignment: &Assignment) -> Result<bool, LookupError> {
+        if assignment.parts == 0 {
+            return Ok(assignment.operator == self.me && !assignment.answered);
+        }
+        let parts = self.chain.parts(key).await?;
+        Ok(parts.iter().any(|part| part.operator == self.me && !part.answered))
     }
 
     /// Whether the service is of another blueprint. It has a call, so a node that does not know it is behind.
@@ -234,6 +256,12 @@ impl Source {
             tracing::debug!(call = %call.key, "the job router has stopped");
         }
     }
+}
+
+/// The call that a log says has moved to another operator.
+fn reassigned(log: &Log) -> Option<(CallKey, u64)> {
+    let event = log.log_decode::<CallReassigned>().ok()?.inner.data;
+    Some((CallKey { service: event.serviceId, call: event.callId }, log.block_number?))
 }
 
 /// The call that a log tells of, by either of the core's two events.

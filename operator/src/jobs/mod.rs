@@ -13,18 +13,21 @@ use blueprint_sdk::extract::Context;
 use blueprint_sdk::tangle::TangleLayer;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId, TangleResult};
 use blueprint_sdk::{Job as _, Router};
+use sandbox_fleet::Unfinished;
 use sandbox_protocol::abi::JobReceipt;
-use sandbox_protocol::{CallKey, Job};
+use sandbox_protocol::{CallKey, Failure, FailureCode, Job};
 
 pub(crate) use desk::{Desk, DeskParts, JobCall, Work};
 
-/// Every job of this version, by its id on chain.
+/// Every job of the contract, by its id on chain. One that this version does not carry out is told so: an open call would be worse.
 pub(crate) fn router(desk: Arc<Desk>) -> Router {
-    Router::new()
-        .route(Job::SandboxCreate.id(), create.layer(TangleLayer))
-        .route(Job::SandboxDelete.id(), delete.layer(TangleLayer))
-        .route(Job::Exec.id(), exec.layer(TangleLayer))
-        .with_context(desk)
+    let router = Job::ALL.into_iter().fold(Router::new(), |router, job| match job {
+        Job::SandboxCreate => router.route(job.id(), create.layer(TangleLayer)),
+        Job::SandboxDelete => router.route(job.id(), delete.layer(TangleLayer)),
+        Job::Exec => router.route(job.id(), exec.layer(TangleLayer)),
+        _ => router.route(job.id(), refuse.layer(TangleLayer)),
+    });
+    router.with_context(desk)
 }
 
 type Receipt = Option<TangleResult<JobReceipt>>;
@@ -39,4 +42,12 @@ async fn delete(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId
 
 async fn exec(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
     desk.answer(CallKey { service, call }, exec::exec).await.map(TangleResult)
+}
+
+async fn refuse(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, refused).await.map(TangleResult)
+}
+
+async fn refused(_: JobCall) -> Result<Work, Unfinished> {
+    Err(Failure::new(FailureCode::Unsupported, "this operator's version does not carry out this job").into())
 }

@@ -9,6 +9,9 @@ use alloy::sol_types::{SolCall, SolValue as _};
 use sandbox_protocol::CallKey;
 use sandbox_protocol::abi::{JobReceipt, OperatorProfile, SelectionRequest};
 
+use crate::chain::Cost;
+use crate::contracts::IAgentSandboxBlueprint::Firing;
+use crate::contracts::ITangleCore::SignedJobQuote;
 use crate::contracts::{IAgentSandboxBlueprint, IERC20, IStaking, ITangleCore};
 use crate::deployment::Deployment;
 
@@ -50,19 +53,21 @@ pub struct ServiceTerms {
     pub callers: Vec<Address>,
     /// Life of the service in seconds; 0 is without end.
     pub ttl_s: u64,
+    /// What is paid for all of it at once; nothing where calls are paid one by one.
+    pub payment: Cost,
 }
 
 impl ServiceTerms {
     /// Terms for operators that the customer names.
     pub fn named(operators: Vec<Address>) -> Self {
         let selection = selection(&operators, B256::ZERO, false);
-        Self { operators, selection, callers: Vec::new(), ttl_s: 0 }
+        Self { operators, selection, callers: Vec::new(), ttl_s: 0, payment: Cost::NOTHING }
     }
 
     /// Terms for the operators that `seed` drew; the blueprint refuses any others.
     pub fn drawn(operators: Vec<Address>, seed: B256) -> Self {
         let selection = selection(&operators, seed, true);
-        Self { operators, selection, callers: Vec::new(), ttl_s: 0 }
+        Self { operators, selection, callers: Vec::new(), ttl_s: 0, payment: Cost::NOTHING }
     }
 }
 
@@ -71,7 +76,7 @@ fn selection(operators: &[Address], seed: B256, enforced: bool) -> SelectionRequ
     SelectionRequest { operatorCount: count, seed, enforceDeterministic: enforced }
 }
 
-/// Requests a service. Our blueprint is event-driven, so nothing is paid here.
+/// Requests a service, and pays for it where it is paid as a whole; a token must be allowed to the core before.
 pub fn request_service(deployment: &Deployment, terms: &ServiceTerms) -> Invocation {
     let call = ITangleCore::requestServiceCall {
         blueprintId: deployment.blueprint_id,
@@ -79,17 +84,32 @@ pub fn request_service(deployment: &Deployment, terms: &ServiceTerms) -> Invocat
         config: terms.selection.abi_encode().into(),
         permittedCallers: terms.callers.clone(),
         ttl: terms.ttl_s,
-        paymentToken: Address::ZERO,
-        paymentAmount: U256::ZERO,
+        paymentToken: terms.payment.asset,
+        paymentAmount: terms.payment.amount,
         confidentiality: 0,
     };
-    Invocation::new(deployment.core, &call)
+    let value = if terms.payment.is_native() { terms.payment.amount } else { U256::ZERO };
+    Invocation { value, ..Invocation::new(deployment.core, &call) }
 }
 
-/// Submits a job and pays `price`, which must be the job's rate exactly. The id is raw: the chain judges it.
-pub fn submit_job(deployment: &Deployment, service: u64, job: u8, inputs: Bytes, price: U256) -> Invocation {
+/// Submits a job with `value` of native coin, which must be the job's rate exactly, or nothing where the service is paid in
+/// a token. The id is raw: the chain judges it.
+pub fn submit_job(deployment: &Deployment, service: u64, job: u8, inputs: Bytes, value: U256) -> Invocation {
     let call = ITangleCore::submitJobCall { serviceId: service, jobIndex: job, inputs };
-    Invocation { value: price, ..Invocation::new(deployment.core, &call) }
+    Invocation { value, ..Invocation::new(deployment.core, &call) }
+}
+
+/// Submits a job by quotes of one or more operators of the service, which alone may answer it. `value` must be the sum of
+/// their prices, or nothing where the service is paid in a token.
+pub fn submit_quoted(
+    deployment: &Deployment,
+    (service, job): (u64, u8),
+    inputs: Bytes,
+    quotes: Vec<SignedJobQuote>,
+    value: U256,
+) -> Invocation {
+    let call = ITangleCore::submitJobFromQuoteCall { serviceId: service, jobIndex: job, inputs, quotes };
+    Invocation { value, ..Invocation::new(deployment.core, &call) }
 }
 
 /// Ends a service. Its owner's only.
@@ -100,6 +120,11 @@ pub fn terminate_service(deployment: &Deployment, service: u64) -> Invocation {
 /// Pays out what the sender has earned in native coin.
 pub fn claim_rewards(deployment: &Deployment) -> Invocation {
     Invocation::new(deployment.core, &ITangleCore::claimRewardsCall {})
+}
+
+/// Pays out what the sender has earned, in native coin and in every token.
+pub fn claim_all_rewards(deployment: &Deployment) -> Invocation {
+    Invocation::new(deployment.core, &ITangleCore::claimRewardsAllCall {})
 }
 
 /// Registers an operator: its 65-byte uncompressed public key, the URL of its API and its profile.
@@ -122,6 +147,16 @@ pub fn set_operator_profile(deployment: &Deployment, profile: &OperatorProfile) 
         apiUrl: profile.apiUrl.clone(),
     };
     Invocation::new(deployment.manager, &call)
+}
+
+/// Takes the sender out of selections and new assignments, or back in.
+pub fn set_paused(deployment: &Deployment, paused: bool) -> Invocation {
+    Invocation::new(deployment.manager, &IAgentSandboxBlueprint::setPausedCall { paused })
+}
+
+/// Reports firings of the sender's workflows. Those that do not hold are left out, the others count.
+pub fn record_firings(deployment: &Deployment, firings: Vec<Firing>) -> Invocation {
+    Invocation::new(deployment.manager, &IAgentSandboxBlueprint::recordFiringsCall { firings })
 }
 
 /// Approves a service request with the core's default security commitments.
@@ -156,6 +191,45 @@ pub fn submit_receipts(deployment: &Deployment, service: u64, receipts: &[(u64, 
 pub fn reap(deployment: &Deployment, key: CallKey) -> Invocation {
     let call = IAgentSandboxBlueprint::reapCall { serviceId: key.service, callId: key.call };
     Invocation::new(deployment.manager, &call)
+}
+
+/// Gives a call whose operator is late, or has left, to another operator of the service. Open to anyone.
+pub fn reassign(deployment: &Deployment, key: CallKey) -> Invocation {
+    let call = IAgentSandboxBlueprint::reassignCall { serviceId: key.service, callId: key.call };
+    Invocation::new(deployment.manager, &call)
+}
+
+/// Stops a workflow from firing. It is named by the call that created it; for its owner and the service's.
+pub fn pause_workflow(deployment: &Deployment, workflow: CallKey) -> Invocation {
+    let call = IAgentSandboxBlueprint::pauseWorkflowCall { serviceId: workflow.service, workflowId: workflow.call };
+    Invocation::new(deployment.manager, &call)
+}
+
+/// Lets a paused workflow fire again; for its owner and the service's.
+pub fn resume_workflow(deployment: &Deployment, workflow: CallKey) -> Invocation {
+    let call = IAgentSandboxBlueprint::resumeWorkflowCall { serviceId: workflow.service, workflowId: workflow.call };
+    Invocation::new(deployment.manager, &call)
+}
+
+/// Sets the least that a service costs per operator and hour; nothing lifts it. For the blueprint's owner, and for
+/// blueprints whose services are paid for as a whole.
+pub fn set_service_floor(deployment: &Deployment, asset: Address, per_operator_hour: U256) -> Invocation {
+    let call = IAgentSandboxBlueprint::setServiceFloorCall { asset, perOperatorHour: per_operator_hour };
+    Invocation::new(deployment.manager, &call)
+}
+
+/// Sets the asset that later services are paid in; zero is the chain's coin. For the blueprint's owner, who then states the
+/// rates of jobs in it.
+pub fn set_settlement_asset(deployment: &Deployment, asset: Address) -> Invocation {
+    let call = ITangleCore::setBlueprintSettlementAssetCall { blueprintId: deployment.blueprint_id, asset };
+    Invocation::new(deployment.core, &call)
+}
+
+/// Sets the rates of jobs by id, in the settlement asset. For the blueprint's owner.
+pub fn set_rates(deployment: &Deployment, rates: &[(u8, U256)]) -> Invocation {
+    let (ids, rates) = rates.iter().copied().unzip();
+    let call = ITangleCore::setJobEventRatesCall { blueprintId: deployment.blueprint_id, jobIndexes: ids, rates };
+    Invocation::new(deployment.core, &call)
 }
 
 /// Lets `spender` take `amount` of the sender's `token`.

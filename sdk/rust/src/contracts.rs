@@ -112,6 +112,20 @@ sol! {
             uint8[] supportedMemberships;
         }
 
+        /// What an operator signs to offer a job at a price. The operator is not in it, so that two offers that agree in every
+        /// field are one to the core: see `quotes::Lattice`.
+        struct JobQuoteDetails {
+            address requester;
+            uint64 serviceId;
+            uint8 jobIndex;
+            uint256 price;
+            uint64 timestamp;
+            uint64 expiry;
+            uint8 confidentiality;
+            bytes32 inputsHash;
+        }
+        struct SignedJobQuote { JobQuoteDetails details; bytes signature; address operator; }
+
         event JobSubmitted(uint64 indexed serviceId, uint64 indexed callId, uint8 jobIndex, address caller, bytes inputs);
         event JobSubmittedFromQuote(
             uint64 indexed serviceId,
@@ -134,6 +148,17 @@ sol! {
             uint64 indexed serviceId, uint64 indexed requestId, uint64 indexed blueprintId, uint8 confidentiality
         );
         event ServiceTerminated(uint64 indexed serviceId);
+        event PaymentDistributed(
+            uint64 indexed serviceId,
+            uint64 indexed blueprintId,
+            address indexed token,
+            uint256 grossAmount,
+            address developerRecipient,
+            uint256 developerAmount,
+            uint256 protocolAmount,
+            uint256 operatorPoolAmount,
+            uint256 stakerPoolAmount
+        );
 
         error Unauthorized();
         error UnknownSelector(bytes4 selector);
@@ -142,6 +167,7 @@ sol! {
         error NotBlueprintOwner(uint64 blueprintId, address caller);
         error BlueprintMetadataRequired();
         error BlueprintMetadataHashRequired();
+        error BlueprintMetadataLocked(uint64 blueprintId);
         error BlueprintSourcesRequired();
         error BlueprintBinaryRequired();
         error BlueprintBinaryHashRequired();
@@ -178,10 +204,26 @@ sol! {
         error NotQuotedOperator(uint64 serviceId, uint64 callId);
         error AggregationRequired(uint64 serviceId, uint8 jobIndex);
         error SchemaValidationFailed(uint8 target, uint64 refId, uint64 auxId, uint256 path);
+        error NoQuotes();
+        error QuoteExpired(address operator, uint64 expiry);
+        error QuoteTimestampTooOld(address operator, uint64 timestamp, uint64 maxAge);
+        error QuoteAlreadyUsed(address operator);
+        error InvalidQuoteSignature(address operator);
+        error DuplicateOperatorQuote(address operator);
+        error JobQuoteRequesterMismatch(address operator, address quoted, address sender);
+        error JobQuoteInputsMismatch(address operator, bytes32 expectedInputsHash, bytes32 quotedInputsHash);
+        error JobQuoteServiceMismatch(uint64 expected, uint64 quoted);
+        error JobQuoteJobIndexMismatch(uint8 expected, uint8 quoted);
+        error ECDSAInvalidSignature();
+        error ECDSAInvalidSignatureLength(uint256 length);
+        error ECDSAInvalidSignatureS(bytes32 s);
         error InvalidMsgValue(uint256 expected, uint256 given);
         error PaymentTooSmall(uint256 amount, uint256 minimumRequired);
         error PaymentFailed();
         error TokenNotAllowed(address token);
+        error FeeOnTransferTokenRejected(address token);
+        error SafeERC20FailedOperation(address token);
+        error InvalidPaymentToken();
         error UpfrontPaymentNotAllowedForEventDriven();
         error ManagerReverted(address manager, bytes reason);
         error ManagerRejected(address manager);
@@ -191,7 +233,17 @@ sol! {
         function blueprintCount() external view returns (uint64);
         function getBlueprint(uint64 blueprintId) external view returns (Blueprint);
         function setJobEventRates(uint64 blueprintId, uint8[] jobIndexes, uint256[] rates) external;
+        function setBlueprintSettlementAsset(uint64 blueprintId, address asset) external;
+        function getBlueprintSettlementAsset(uint64 blueprintId) external view returns (address);
         function getJobEventRate(uint64 blueprintId, uint8 jobIndex) external view returns (uint256);
+        function getBlueprintConfig(uint64 blueprintId) external view returns (BlueprintConfig);
+        function blueprintMetadata(uint64 blueprintId)
+            external
+            view
+            returns (BlueprintMetadata metadata, string metadataUri, bytes32 metadataHash);
+        function updateBlueprint(uint64 blueprintId, string metadataUri, bytes32 metadataHash) external;
+        function blueprintSourcesHash(uint64 blueprintId) external view returns (bytes32);
+        function setBlueprintSources(uint64 blueprintId, BlueprintSource[] sources) external;
 
         function registerOperator(uint64 blueprintId, bytes ecdsaPublicKey, string rpcAddress, bytes registrationInputs) external;
         function isOperatorRegistered(uint64 blueprintId, address operator) external view returns (bool);
@@ -212,15 +264,37 @@ sol! {
         function getService(uint64 serviceId) external view returns (Service);
         function serviceCount() external view returns (uint64);
         function isServiceOperator(uint64 serviceId, address operator) external view returns (bool);
+        function isPermittedCaller(uint64 serviceId, address caller) external view returns (bool);
         function terminateService(uint64 serviceId) external;
 
         function submitJob(uint64 serviceId, uint8 jobIndex, bytes inputs) external payable returns (uint64);
+        function submitJobFromQuote(uint64 serviceId, uint8 jobIndex, bytes inputs, SignedJobQuote[] quotes)
+            external
+            payable
+            returns (uint64);
         function getJobCall(uint64 serviceId, uint64 callId) external view returns (JobCall);
+        function getJobQuotedOperators(uint64 serviceId, uint64 callId) external view returns (address[]);
+        function getJobQuotedPrice(uint64 serviceId, uint64 callId, address operator) external view returns (uint256);
         function submitResult(uint64 serviceId, uint64 callId, bytes result) external;
         function submitResults(uint64 serviceId, uint64[] callIds, bytes[] results) external;
 
         function pendingRewards(address account) external view returns (uint256);
+        function rewardTokens(address account) external view returns (address[]);
         function claimRewards() external;
+        function claimRewardsAll() external;
+        function treasury() external view returns (address);
+    }
+
+    /// The core's rewards in tokens, apart because these names are overloaded there.
+    #[sol(rpc, all_derives)]
+    interface ITokenRewards {
+        function pendingRewards(address account, address token) external view returns (uint256);
+    }
+
+    /// What the blueprint says of its own time.
+    #[sol(rpc)]
+    interface IBlockTime {
+        function BLOCK_TIME_MS() external view returns (uint256);
     }
 
     /// What the blueprint's base adds to the errors of its interface.
@@ -232,15 +306,36 @@ sol! {
         error InvalidDeployment();
     }
 
+    /// What our contract was created with, and what it is bound to.
+    #[sol(rpc)]
+    interface IManagerFacts {
+        function CORE() external view returns (address);
+        function CREATOR() external view returns (address);
+        function BLOCK_TIME_MS() external view returns (uint256);
+        function isBound() external view returns (bool);
+        function blueprintId() external view returns (uint64);
+    }
+
+    /// What amounts of a token are written with.
+    #[sol(rpc)]
+    interface IToken {
+        function decimals() external view returns (uint8);
+        function symbol() external view returns (string);
+    }
+
     /// The part of the staking contract that makes an account an operator.
     #[sol(rpc)]
     interface IStaking {
         function registerOperatorWithAsset(address token, uint256 amount) external;
     }
 
-    #[sol(rpc)]
+    #[sol(rpc, all_derives)]
     interface IERC20 {
+        error ERC20InsufficientAllowance(address spender, uint256 allowance, uint256 needed);
+        error ERC20InsufficientBalance(address sender, uint256 balance, uint256 needed);
+
         function approve(address spender, uint256 amount) external returns (bool);
+        function allowance(address owner, address spender) external view returns (uint256);
         function balanceOf(address account) external view returns (uint256);
     }
 }

@@ -9,6 +9,7 @@
 //! | [`reverts`] | what the chain refused, in one sentence each |
 //! | [`deploy`] | putting the blueprint on a chain |
 //! | [`operators`] | staking, registering, approving |
+//! | [`quotes`] | signed prices: asked for, checked, redeemed |
 //! | [`requests`] | job inputs, built and bounded |
 //! | [`answers`] | fetching answers from operators |
 //! | [`verify`] | proving them, offline and against the chain |
@@ -26,6 +27,7 @@ pub mod deployment;
 pub mod devchain;
 pub mod limits;
 pub mod operators;
+pub mod quotes;
 pub mod requests;
 pub mod reverts;
 pub mod verify;

@@ -5,7 +5,13 @@ use std::time::Duration;
 use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
 
 /// Operators of a service: the contract's own bound.
-pub const SERVICE_OPERATORS_MAX: u32 = 8;
+pub const SERVICE_OPERATORS_MAX: u32 = 32;
+/// The least that the core takes as payment, in the smallest units of the asset: less could not be split.
+pub const PAYMENT_UNITS_MIN: u64 = 100;
+/// Decimals of a token that amounts can be written in: 10 to this power still fits a word.
+pub const TOKEN_DECIMALS_MAX: u8 = 77;
+/// Transactions of a deployment. One that needs more does not get ahead.
+pub const DEPLOY_STEPS_MAX: usize = 16;
 
 /// Time for one request to a node.
 pub const RPC_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,6 +41,24 @@ pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
 /// See [`RETRY_PAUSE_MIN`].
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// Age at which the core takes a quote no more.
+pub const QUOTE_AGE_S_MAX: u64 = 3_600;
+/// Quotes of one operator for the very same work in one second.
+pub const QUOTE_ROUNDS_MAX: u64 = 8;
+/// Quotes of one operator in one second: what bounds the memory and the time that strangers cost.
+pub const QUOTES_PER_SECOND_MAX: usize = 1_024;
+/// Seconds beyond their life that quotes are good for, to be told apart.
+pub const QUOTE_SPREAD_S_MAX: u64 = QUOTE_ROUNDS_MAX * SERVICE_OPERATORS_MAX as u64;
+/// Steps back of a clock that are waited out.
+pub const CLOCK_STEP_S_MAX: u64 = 60;
+/// Time for an operator to quote.
+pub const QUOTE_WITHIN: Duration = Duration::from_secs(20);
+/// Body of a quote.
+pub const QUOTE_BODY_BYTES_MAX: usize = 16 * 1024;
+/// Entries of a page of the contract's lists; its own bound is not lower.
+pub const PAGE_ENTRIES_MAX: u64 = 50;
+
+const _: () = assert!(QUOTE_SPREAD_S_MAX < QUOTE_AGE_S_MAX);
 const _: () = assert!(PROOF_LIFETIME_S > WAIT_S_MAX && PROOF_LIFETIME_S < SIGNATURE_LIFETIME_S_MAX);
 
 #[cfg(test)]
@@ -43,8 +67,8 @@ mod tests {
 
     #[test]
     fn the_contract_takes_as_many_operators() {
-        let solidity = include_str!("../../../contracts/src/AgentSandboxBlueprint.sol");
-        let line = format!("SERVICE_OPERATORS_MAX = {SERVICE_OPERATORS_MAX};");
-        assert!(solidity.contains(&line), "AgentSandboxBlueprint.sol lacks `{line}`");
+        let solidity = include_str!("../../../contracts/src/Operators.sol");
+        let line = format!("OPERATORS_MAX = {SERVICE_OPERATORS_MAX};");
+        assert!(solidity.contains(&line), "Operators.sol lacks `{line}`");
     }
 }

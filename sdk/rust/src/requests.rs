@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use alloy::primitives::Bytes;
 use alloy::sol_types::SolValue;
-use sandbox_protocol::abi::{ExecRequest, SandboxCreateRequest, SandboxIdRequest};
+use sandbox_protocol::abi::{self, ExecRequest, SandboxCreateRequest, SandboxIdRequest};
 use sandbox_protocol::limits::{
     CPU_CORES_MAX, DISK_GB_MAX, ENV_VAR_BYTES_MAX, ENV_VARS_MAX, EXEC_TIMEOUT_MS_MAX, JOB_INPUT_BYTES_MAX,
     MEMORY_MB_MAX, MEMORY_MB_MIN,
@@ -21,6 +21,32 @@ pub struct JobRequest {
     pub job: Job,
     /// `abi.encode` of its request struct.
     pub inputs: Bytes,
+}
+
+impl JobRequest {
+    /// The sandbox that the job is done in, whose operator alone can do it. `None` where any operator of the service may, or
+    /// where the inputs are not the job's.
+    pub fn sandbox(&self) -> Option<SandboxId> {
+        let named = match self.job {
+            Job::SandboxStop | Job::SandboxDelete => abi::decode::<SandboxIdRequest>(&self.inputs).ok()?.sandbox_id,
+            Job::SandboxResume => abi::decode::<abi::ResumeRequest>(&self.inputs).ok()?.sandbox_id,
+            Job::SandboxSnapshot => abi::decode::<abi::SandboxSnapshotRequest>(&self.inputs).ok()?.sidecar_endpoint,
+            Job::Exec => abi::decode::<ExecRequest>(&self.inputs).ok()?.sidecar_endpoint,
+            Job::Prompt => abi::decode::<abi::PromptRequest>(&self.inputs).ok()?.sidecar_endpoint,
+            Job::Task => abi::decode::<abi::TaskRequest>(&self.inputs).ok()?.sidecar_endpoint,
+            Job::SshProvision => abi::decode::<abi::SshProvisionRequest>(&self.inputs).ok()?.sandbox_id,
+            Job::SshRevoke => abi::decode::<abi::SshRevokeRequest>(&self.inputs).ok()?.sandbox_id,
+            Job::SandboxCreate
+            | Job::BatchCreate
+            | Job::BatchTask
+            | Job::BatchExec
+            | Job::BatchCollect
+            | Job::WorkflowCreate
+            | Job::WorkflowTrigger
+            | Job::WorkflowCancel => return None,
+        };
+        SandboxId::from_endpoint(&named).ok()
+    }
 }
 
 /// A request that would be refused.
@@ -258,6 +284,17 @@ mod tests {
         let request: ExecRequest = decode(&job.inputs).unwrap();
         assert_eq!(request.command, r"printf %s 'it'\''s $HOME' '' 'a b'");
         assert_eq!(request.sidecar_endpoint, "sbx-1-9-0");
+    }
+
+    #[test]
+    fn a_job_in_a_sandbox_names_it() {
+        assert_eq!(ExecBuilder::new(SANDBOX, "true").build().unwrap().sandbox(), Some(SANDBOX));
+        assert_eq!(delete(SANDBOX).sandbox(), Some(SANDBOX));
+        assert_eq!(CreateBuilder::new().build().unwrap().sandbox(), None);
+        let task = abi::TaskRequest { sidecar_endpoint: format!("https://x/{SANDBOX}"), ..Default::default() };
+        let task = JobRequest { job: Job::Task, inputs: task.abi_encode().into() };
+        assert_eq!(task.sandbox(), Some(SANDBOX));
+        assert_eq!(JobRequest { job: Job::Exec, ..task }.sandbox(), None, "inputs of another job");
     }
 
     #[test]

@@ -34,6 +34,20 @@ pub(crate) fn test(place: &Place) -> Result<ExitCode> {
     Ok(report.finish())
 }
 
+/// Slither alone, as one runs it between two edits of a contract.
+pub(crate) fn slither(place: &Place) -> Result<ExitCode> {
+    let mut report = Report::default();
+    if report.part("set-up", || setup::tools(place).map(|()| Done::plain(true))) {
+        report.part("slither", || contracts::slither(place));
+    }
+    Ok(report.finish())
+}
+
+/// Takes over what the contracts' tests record of gas.
+pub(crate) fn gas(place: &Place) -> Result<ExitCode> {
+    contracts::take_over_gas(place)
+}
+
 /// What has to be green before a merge.
 pub(crate) fn ci(place: &Place) -> Result<ExitCode> {
     let mut report = Report::default();
@@ -44,6 +58,7 @@ pub(crate) fn ci(place: &Place) -> Result<ExitCode> {
         report.part("tidy", || tidy::check(place).map(Done::plain));
         tests(place, &mut report);
         report.part("contract style", || contracts::style(place));
+        report.part("slither", || contracts::slither(place));
         report.part("dependencies", || dependencies::check(place));
     }
     Ok(report.finish())

@@ -12,9 +12,11 @@ mod native;
 mod npm;
 mod packages;
 mod sidecar;
+mod slither;
 mod system;
 
 use std::fs::{File, TryLockError};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -40,6 +42,12 @@ pub(crate) fn tools(place: &Place) -> Result<()> {
     packages::install(place).context("native packages")?;
     native::write(place).context("native libraries")?;
     npm::install(place).context("npm tools")
+}
+
+/// Slither's program. Apart from the rest, because one check alone needs it and can say that it is missing.
+pub(crate) fn slither(place: &Place) -> Result<PathBuf> {
+    let _one_at_a_time = lock(place)?;
+    slither::install(place)
 }
 
 fn lock(place: &Place) -> Result<File> {

@@ -35,12 +35,19 @@ pub(super) struct Operator<'a> {
 }
 
 /// A client that follows no redirect: a proof is for the operator that was asked.
-pub(super) fn http() -> reqwest::Result<reqwest::Client> {
+pub(crate) fn http() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_WITHIN).build()
 }
 
+/// Where an operator's API is, without a closing slash; `None` where that is nowhere in HTTP.
+pub(crate) fn base_url(registered: &str) -> Option<String> {
+    let parsed: Url = registered.parse().ok()?;
+    let usable = matches!(parsed.scheme(), "http" | "https") && parsed.has_host();
+    usable.then(|| registered.trim_end_matches('/').to_owned())
+}
+
 /// Whether a status may be another in a moment. An operator does not know a call before it has seen its block.
-pub(super) const fn is_transient(status: u16) -> bool {
+pub(crate) const fn is_transient(status: u16) -> bool {
     matches!(status, 404 | 408 | 425 | 429) || status >= 500
 }
 
@@ -51,9 +58,11 @@ impl<'a> Operator<'a> {
         account: &'a Account,
         (operator, url): (Address, String),
     ) -> Option<Self> {
-        let parsed: Url = url.parse().ok()?;
-        let usable = matches!(parsed.scheme(), "http" | "https") && parsed.has_host();
-        usable.then(|| Self { http, account, operator, url: url.trim_end_matches('/').to_owned() })
+        base_url(&url).map(|url| Self { http, account, operator, url })
+    }
+
+    pub(super) const fn address(&self) -> Address {
+        self.operator
     }
 
     /// Asks for a call; the operator holds its answer back until the call is as far as `until`, at most `wait`.

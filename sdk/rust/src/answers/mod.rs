@@ -2,12 +2,12 @@
 //!
 //! The operator is the one assigned on chain and its URL the one it registered; nothing is asked of anybody else.
 
-mod client;
+pub(crate) mod client;
 
 use std::time::Duration;
 
 use alloy::primitives::Address;
-use sandbox_protocol::CallKey;
+use sandbox_protocol::{CallKey, Job, Outcome};
 use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, ErrorBody};
 use tokio::time::Instant;
 
@@ -220,7 +220,7 @@ impl Answers {
 
     async fn poll(&self, key: CallKey, far_enough: CallStatus, bound: Duration) -> Result<CallBody, AnswerError> {
         let until = Instant::now() + bound;
-        let operator = self.operator_of(key).await?;
+        let mut operator = self.operator_of(key).await?;
         let (mut pause, mut last) = (RETRY_PAUSE_MIN, None);
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -229,12 +229,20 @@ impl Answers {
             }
             match operator.look(key, left, far_enough).await {
                 // One that answers before the call is as far as asked is taken at its word; the chain has the last.
-                Ok(Look::Body(body)) if body.status != CallStatus::Pending => return Ok(*body),
+                Ok(Look::Body(body)) if body.status != CallStatus::Pending && !may_move(&body) => return Ok(*body),
+                Ok(Look::Body(body)) if body.status == CallStatus::Settled => {
+                    let holder = self.operator_of(key).await?;
+                    if holder.address() == operator.address() {
+                        return Ok(*body);
+                    }
+                }
                 Ok(Look::Body(_)) => (pause, last) = (RETRY_PAUSE_MIN, None),
                 Ok(Look::NotNow(error)) => (pause, last) = ((pause * 2).min(RETRY_PAUSE_MAX), Some(Box::new(error))),
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now()))).await;
+            // The call may be another operator's by now.
+            operator = self.operator_of(key).await?;
         }
     }
 
@@ -252,6 +260,12 @@ impl Answers {
         Operator::new(&self.http, &self.account, (assignment.operator, url.clone()))
             .ok_or(AnswerError::NoUrl { operator: assignment.operator, url })
     }
+}
+
+/// Whether the contract may give the call to another operator once it has this answer: it tells only then.
+fn may_move(body: &CallBody) -> bool {
+    let creates = [Job::SandboxCreate, Job::WorkflowCreate].map(Job::id);
+    creates.contains(&body.job) && body.answer.as_ref().is_some_and(|answer| answer.outcome == Outcome::Operator)
 }
 
 fn proven(answer: &AnswerBody, expected: &Expectation) -> Result<(), Unproven> {

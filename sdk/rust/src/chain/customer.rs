@@ -7,13 +7,16 @@ use sandbox_protocol::CallKey;
 use tokio::time::Instant;
 
 use super::pause::Pause;
-use super::{Account, Chain, Mined, ReadError, SendError};
+use super::{Account, Chain, Cost, Mined, ReadError, SendError};
 use crate::calls::{self, ServiceTerms};
-use crate::contracts::ITangleCore::{JobSubmitted, Service, ServiceRequested};
+use crate::contracts::ITangleCore::{JobSubmitted, JobSubmittedFromQuote, Service, ServiceRequested, SignedJobQuote};
+use crate::quotes::{self, Expectation, QuoteError};
 use crate::requests::JobRequest;
 
 /// The core's status of a service that is neither pending nor ended.
 const SERVICE_ACTIVE: u8 = 1;
+/// The core's number of services whose calls are paid one by one.
+const PRICING_EVENT_DRIVEN: u8 = 2;
 
 /// What became of a customer's deed.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,15 @@ pub enum CustomerError {
         /// The service's blueprint.
         found: u64,
     },
+    /// The core would keep what is paid for a quoted call of such a service.
+    #[error("calls of service {0} are not paid one by one, so they take no quotes")]
+    NotQuotable(u64),
+    /// The core would not take a quote.
+    #[error(transparent)]
+    Quote(#[from] QuoteError),
+    /// The quotes together cost more than there is.
+    #[error("the prices of the quotes exceed every amount")]
+    TooDear,
     /// An operator rejected the request.
     #[error("service request {0} was rejected by an operator")]
     Rejected(u64),
@@ -77,8 +89,10 @@ pub struct SubmittedJob {
     pub key: CallKey,
     /// What was asked.
     pub request: JobRequest,
-    /// What was paid, in wei.
+    /// What was paid, in the smallest unit of `asset`.
     pub price: U256,
+    /// What it was paid in; zero is the chain's coin.
+    pub asset: Address,
     /// The block it is in.
     pub block: u64,
     /// The transaction it is in.
@@ -93,11 +107,12 @@ impl SubmittedJob {
 }
 
 impl Account {
-    /// Requests a service of operators that are named.
+    /// Requests a service, and pays what the terms offer for it.
     ///
     /// # Errors
     /// [`CustomerError`].
     pub async fn request_service(&self, terms: &ServiceTerms) -> Result<RequestedService, CustomerError> {
+        self.provide(terms.payment).await?;
         let mined = self.send(&calls::request_service(self.deployment(), terms)).await?;
         let event: ServiceRequested = mined.event(self.deployment().core)?;
         Ok(RequestedService {
@@ -108,19 +123,81 @@ impl Account {
         })
     }
 
-    /// Submits a job to a service of this blueprint and pays exactly its rate.
+    /// Submits a job to a service of this blueprint and pays exactly its rate, in whatever the service is paid in.
     ///
     /// # Errors
     /// [`CustomerError`].
     pub async fn submit_job(&self, service: u64, request: JobRequest) -> Result<SubmittedJob, CustomerError> {
         self.chain().own_service(service).await?;
         let job = request.job.id();
-        let price = self.chain().price(job).await?;
-        let call = calls::submit_job(self.deployment(), service, job, request.inputs.clone(), price);
+        let cost = self.chain().call_cost(service, job).await?;
+        let value = self.provide(cost).await?;
+        let call = calls::submit_job(self.deployment(), service, job, request.inputs.clone(), value);
         let mined = self.send(&call).await?;
         let event: JobSubmitted = mined.event(self.deployment().core)?;
         let key = CallKey { service: event.serviceId, call: event.callId };
-        Ok(SubmittedJob { key, request, price, block: mined.block, transaction: mined.transaction })
+        Ok(submitted(key, request, cost, &mined))
+    }
+
+    /// Submits a job by quotes of operators of the service, which alone may answer it, and pays what they ask. Quotes that the
+    /// core would refuse are refused before anything is sent; that one is used already only the core knows.
+    ///
+    /// # Errors
+    /// [`CustomerError`].
+    pub async fn submit_quoted(
+        &self,
+        service: u64,
+        request: JobRequest,
+        quotes: Vec<SignedJobQuote>,
+    ) -> Result<SubmittedJob, CustomerError> {
+        let job = request.job.id();
+        let terms = self.chain().quotable_service(service).await?;
+        self.check_quotes(&terms, (service, &request), &quotes).await?;
+        let amount = quotes.iter().try_fold(U256::ZERO, |sum, quote| sum.checked_add(quote.details.price));
+        let asset = self.chain().call_cost(service, job).await?.asset;
+        let cost = Cost { asset, amount: amount.ok_or(CustomerError::TooDear)? };
+        let value = self.provide(cost).await?;
+        let inputs = request.inputs.clone();
+        let mined = self.send(&calls::submit_quoted(self.deployment(), (service, job), inputs, quotes, value)).await?;
+        let event: JobSubmittedFromQuote = mined.event(self.deployment().core)?;
+        let key = CallKey { service: event.serviceId, call: event.callId };
+        Ok(submitted(key, request, cost, &mined))
+    }
+
+    async fn check_quotes(
+        &self,
+        terms: &Service,
+        (service, request): (u64, &JobRequest),
+        quotes: &[SignedJobQuote],
+    ) -> Result<(), CustomerError> {
+        let expected = Expectation {
+            chain_id: self.deployment().chain_id,
+            core: self.deployment().core,
+            requester: self.address(),
+            service,
+            job: request.job.id(),
+            inputs_hash: keccak256(&request.inputs),
+            confidentiality: terms.confidentiality,
+        };
+        let now = self.chain().time().await?;
+        quotes.iter().try_for_each(|quote| quotes::verify(quote, &expected, now)).map_err(CustomerError::Quote)
+    }
+
+    /// Sees to it that the core can take `cost`; gives the native coin that must go along with the call.
+    async fn provide(&self, cost: Cost) -> Result<U256, CustomerError> {
+        if cost.is_native() || cost.amount.is_zero() {
+            return Ok(cost.amount);
+        }
+        let core = self.deployment().core;
+        let allowed = self.chain().allowance(cost.asset, self.address()).await?;
+        if allowed < cost.amount {
+            // Some tokens change an allowance only from nothing or to nothing.
+            if !allowed.is_zero() {
+                self.send(&calls::approve_token(cost.asset, core, U256::ZERO)).await?;
+            }
+            self.send(&calls::approve_token(cost.asset, core, cost.amount)).await?;
+        }
+        Ok(U256::ZERO)
     }
 
     /// Ends a service of this account.
@@ -131,12 +208,12 @@ impl Account {
         self.send(&calls::terminate_service(self.deployment(), service)).await
     }
 
-    /// Has paid out what this account has earned in native coin.
+    /// Has paid out what this account has earned, in native coin and in every token.
     ///
     /// # Errors
     /// [`SendError`].
     pub async fn claim_rewards(&self) -> Result<Mined, SendError> {
-        self.send(&calls::claim_rewards(self.deployment())).await
+        self.send(&calls::claim_all_rewards(self.deployment())).await
     }
 }
 
@@ -147,6 +224,17 @@ impl Chain {
     /// [`ReadError`].
     pub async fn drawn_terms(&self, count: u32, seed: B256) -> Result<ServiceTerms, ReadError> {
         Ok(ServiceTerms::drawn(self.preview(count, seed).await?, seed))
+    }
+
+    /// The same terms with the least payment that is taken: none where calls are paid one by one.
+    ///
+    /// # Errors
+    /// [`ReadError`]; a service that never ends may have no price.
+    pub async fn at_floor(&self, terms: ServiceTerms) -> Result<ServiceTerms, ReadError> {
+        let count = u32::try_from(terms.operators.len()).unwrap_or(u32::MAX);
+        let floor = self.service_floor(count, terms.ttl_s).await?;
+        let payment = if floor.amount.is_zero() { Cost::NOTHING } else { floor };
+        Ok(ServiceTerms { payment, ..terms })
     }
 
     /// A service of this blueprint.
@@ -160,6 +248,16 @@ impl Chain {
             return Ok(found);
         }
         Err(CustomerError::ForeignService { service, expected, found: found.blueprintId })
+    }
+
+    /// A service of this blueprint whose operators can be paid by quotes. Of others the core would keep the payment.
+    ///
+    /// # Errors
+    /// [`CustomerError::NotQuotable`], and as [`Chain::own_service`].
+    pub async fn quotable_service(&self, service: u64) -> Result<Service, CustomerError> {
+        let found = self.own_service(service).await?;
+        let is_quotable = found.pricing == PRICING_EVENT_DRIVEN;
+        if is_quotable { Ok(found) } else { Err(CustomerError::NotQuotable(service)) }
     }
 
     /// Waits until every operator has approved, at most `bound`; gives the service's id.
@@ -189,6 +287,11 @@ impl Chain {
             pause.take().await;
         }
     }
+}
+
+fn submitted(key: CallKey, request: JobRequest, paid: Cost, mined: &Mined) -> SubmittedJob {
+    let Cost { asset, amount: price } = paid;
+    SubmittedJob { key, request, price, asset, block: mined.block, transaction: mined.transaction }
 }
 
 /// Whether the core counts a service as active. Its life may be over all the same: see its `createdAt` and `ttl`.

@@ -7,6 +7,7 @@ mod account;
 mod customer;
 pub(crate) mod pause;
 mod reads;
+mod views;
 
 use alloy::primitives::Address;
 use alloy::providers::{DynProvider, Provider, ProviderBuilder};
@@ -21,6 +22,7 @@ use crate::limits::RPC_TIMEOUT;
 pub use account::{Account, Mined, SendError, Sender};
 pub use customer::{CustomerError, RequestedService, SubmittedJob, is_active};
 pub use reads::{ReadError, Submission};
+pub use views::Cost;
 
 /// A blueprint that was found where its addresses say.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! What a chain is asked. Each answer is what the chain says now; an id that stands for nothing gives `None`.
 
 use alloy::consensus::BlockHeader as _;
+use alloy::eips::BlockNumberOrTag;
 use alloy::network::BlockResponse as _;
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::providers::Provider as _;
@@ -10,8 +11,10 @@ use alloy::transports::TransportError;
 use sandbox_protocol::{CallKey, SandboxId};
 
 use super::Chain;
-use crate::contracts::IAgentSandboxBlueprint::{Assignment, OperatorView, SandboxView};
-use crate::contracts::ITangleCore::{JobCall, JobSubmitted, Service, ServiceActivated, ServiceRequest};
+use crate::contracts::IAgentSandboxBlueprint::{Assignment, Part, SandboxView};
+use crate::contracts::ITangleCore::{
+    JobCall, JobSubmitted, JobSubmittedFromQuote, Service, ServiceActivated, ServiceRequest,
+};
 use crate::limits::LOG_WINDOW_BLOCKS;
 use crate::reverts::Refusal;
 
@@ -40,18 +43,18 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    pub(super) fn of(question: &'static str, source: alloy::contract::Error) -> Self {
+    pub(crate) fn of(question: &'static str, source: alloy::contract::Error) -> Self {
         match Refusal::of_contract(&source) {
             Some(refusal) => Self::Refused(Box::new(refusal)),
             None => Self::Call { question, source: Box::new(source) },
         }
     }
 
-    pub(super) const fn node(question: &'static str) -> impl FnOnce(TransportError) -> Self {
+    pub(crate) const fn node(question: &'static str) -> impl FnOnce(TransportError) -> Self {
         move |source| Self::Node { question, source }
     }
 
-    fn on(question: &'static str) -> impl FnOnce(alloy::contract::Error) -> Self {
+    pub(super) fn on(question: &'static str) -> impl FnOnce(alloy::contract::Error) -> Self {
         move |source| Self::of(question, source)
     }
 }
@@ -80,6 +83,14 @@ impl Chain {
     /// [`ReadError`].
     pub async fn head(&self) -> Result<u64, ReadError> {
         self.provider().get_block_number().await.map_err(ReadError::node("eth_blockNumber"))
+    }
+
+    /// Second since 1970 of the newest block.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn time(&self) -> Result<u64, ReadError> {
+        self.block_time(BlockNumberOrTag::Latest).await
     }
 
     /// A service, whichever blueprint it is of.
@@ -117,14 +128,22 @@ impl Chain {
         absent_if_refused(found, |call| call.caller == Address::ZERO)
     }
 
-    /// Our blueprint's record of a call: who must answer it, and the answer.
+    /// Our blueprint's record of a call: who must answer it, and the answer. A batch has no one operator but parts.
     ///
     /// # Errors
     /// [`ReadError`].
     pub async fn assignment(&self, key: CallKey) -> Result<Option<Assignment>, ReadError> {
         let found = self.blueprint().assignment(key.service, key.call).call().await;
         let found = found.map_err(ReadError::on("assignment"))?;
-        Ok((found.operator != Address::ZERO).then_some(found))
+        Ok((found.operator != Address::ZERO || found.parts != 0).then_some(found))
+    }
+
+    /// The operators of a batch with their parts, in the order of its plan; none for any other call.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn parts(&self, key: CallKey) -> Result<Vec<Part>, ReadError> {
+        self.blueprint().parts(key.service, key.call).call().await.map_err(ReadError::on("parts"))
     }
 
     /// A sandbox as far as the chain knows; its state says whether there is one.
@@ -136,41 +155,7 @@ impl Chain {
         self.blueprint().sandbox(service, call, id.slot).call().await.map_err(ReadError::on("sandbox"))
     }
 
-    /// An operator's profile and load.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub async fn operator(&self, operator: Address) -> Result<OperatorView, ReadError> {
-        self.blueprint().operatorView(operator).call().await.map_err(ReadError::on("operatorView"))
-    }
-
-    /// What a job costs, in wei. Exactly this must be paid.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub async fn price(&self, job: u8) -> Result<U256, ReadError> {
-        let blueprint = self.deployment().blueprint_id;
-        self.core().getJobEventRate(blueprint, job).call().await.map_err(ReadError::on("getJobEventRate"))
-    }
-
-    /// The operators that `seed` draws from those eligible now.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub async fn preview(&self, count: u32, seed: B256) -> Result<Vec<Address>, ReadError> {
-        let drawn = self.blueprint().previewOperatorSelection(count, seed).call().await;
-        drawn.map_err(ReadError::on("previewOperatorSelection"))
-    }
-
-    /// What an account has earned and not claimed, in wei of native coin.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub async fn pending_rewards(&self, account: Address) -> Result<U256, ReadError> {
-        self.core().pendingRewards(account).call().await.map_err(ReadError::on("pendingRewards"))
-    }
-
-    /// A job as it was submitted, from the log of its block. Quoted calls have another event and are not found.
+    /// A job as it was submitted, from the log of its block.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -180,7 +165,7 @@ impl Chain {
         let since = self.first_block_since(call.createdAt, head).await?;
         let filter = Filter::new()
             .address(self.deployment().core)
-            .event_signature(JobSubmitted::SIGNATURE_HASH)
+            .event_signature(vec![JobSubmitted::SIGNATURE_HASH, JobSubmittedFromQuote::SIGNATURE_HASH])
             .topic1(U256::from(key.service))
             .topic2(U256::from(key.call))
             .from_block(since)
@@ -210,33 +195,39 @@ impl Chain {
         let (mut low, mut high) = (deployed, head);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.block_time(middle).await? < time { low = middle + 1 } else { high = middle }
+            if self.block_time(middle.into()).await? < time { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }
 
-    async fn block_time(&self, number: u64) -> Result<u64, ReadError> {
+    async fn block_time(&self, block: BlockNumberOrTag) -> Result<u64, ReadError> {
         let question = "eth_getBlockByNumber";
-        let block = self.provider().get_block_by_number(number.into()).await.map_err(ReadError::node(question))?;
+        let block = self.provider().get_block_by_number(block).await.map_err(ReadError::node(question))?;
         let missing = || ReadError::Node { question, source: TransportError::NullResp };
         Ok(block.ok_or_else(missing)?.header().timestamp())
     }
 }
 
 fn submission(key: CallKey, log: &Log) -> Option<Submission> {
-    let event = log.log_decode::<JobSubmitted>().ok()?.inner.data;
-    Some(Submission {
-        key,
-        job: event.jobIndex,
-        caller: event.caller,
-        inputs: event.inputs,
-        block: log.block_number?,
-        transaction: log.transaction_hash?,
-    })
+    let (job, caller, inputs) = submitted(log)?;
+    Some(Submission { key, job, caller, inputs, block: log.block_number?, transaction: log.transaction_hash? })
+}
+
+/// Job, caller and inputs by either of the core's two events.
+fn submitted(log: &Log) -> Option<(u8, Address, Bytes)> {
+    if let Ok(plain) = log.log_decode::<JobSubmitted>() {
+        let event = plain.inner.data;
+        return Some((event.jobIndex, event.caller, event.inputs));
+    }
+    let event = log.log_decode::<JobSubmittedFromQuote>().ok()?.inner.data;
+    Some((event.jobIndex, event.caller, event.inputs))
 }
 
 /// The core answers for an id that stands for nothing by an error or by zeros, by kind.
-fn absent_if_refused<T>(found: Result<T, ReadError>, is_absent: impl Fn(&T) -> bool) -> Result<Option<T>, ReadError> {
+pub(super) fn absent_if_refused<T>(
+    found: Result<T, ReadError>,
+    is_absent: impl Fn(&T) -> bool,
+) -> Result<Option<T>, ReadError> {
     match found {
         Ok(value) if is_absent(&value) => Ok(None),
         Ok(value) => Ok(Some(value)),

@@ -1,11 +1,13 @@
-//! The sentences of the Tangle core's errors.
+//! The sentences of the Tangle core's errors, and of the tokens that it takes.
 
-use super::CoreRefusal;
+use super::{CoreRefusal, TokenRefusal};
 
 /// One sentence for one refusal of the core's.
 pub(super) fn sentence(refusal: &CoreRefusal) -> String {
     of_service(refusal)
         .or_else(|| of_job(refusal))
+        .or_else(|| of_quote(refusal))
+        .or_else(|| of_payment(refusal))
         .or_else(|| of_operator(refusal))
         .unwrap_or_else(|| of_blueprint(refusal))
 }
@@ -47,13 +49,63 @@ fn of_job(refusal: &CoreRefusal) -> Option<String> {
         R::NotQuotedOperator(e) => format!("only the quoted operators may answer call {}/{}", e.serviceId, e.callId),
         R::AggregationRequired(e) => format!("job {} of service {} takes signed aggregates", e.jobIndex, e.serviceId),
         R::SchemaValidationFailed(_) => "the bytes do not fit the blueprint's schema".into(),
+        _ => return None,
+    })
+}
+
+fn of_quote(refusal: &CoreRefusal) -> Option<String> {
+    use CoreRefusal as R;
+    Some(match refusal {
+        R::NoQuotes(_) => "a quoted job needs at least one quote".into(),
+        R::QuoteExpired(e) => format!("the quote of operator {} was good until unix time {}", e.operator, e.expiry),
+        R::QuoteTimestampTooOld(e) => format!(
+            "the quote of operator {} is of unix time {}, which is more than {} s ago",
+            e.operator, e.timestamp, e.maxAge
+        ),
+        R::QuoteAlreadyUsed(e) => format!("the quote of operator {} has been used; ask for another", e.operator),
+        R::InvalidQuoteSignature(e) => {
+            format!("operator {} has not signed this quote, or not for this kind of service", e.operator)
+        }
+        R::DuplicateOperatorQuote(e) => format!("operator {} has quoted twice for one job", e.operator),
+        R::JobQuoteRequesterMismatch(e) => {
+            format!("the quote of operator {} is for {}, not for {}", e.operator, e.quoted, e.sender)
+        }
+        R::JobQuoteInputsMismatch(e) => format!("the quote of operator {} is for other inputs", e.operator),
+        R::JobQuoteServiceMismatch(e) => format!("the quote is for service {}, not for {}", e.quoted, e.expected),
+        R::JobQuoteJobIndexMismatch(e) => format!("the quote is for job {}, not for {}", e.quoted, e.expected),
+        R::ECDSAInvalidSignature(_) | R::ECDSAInvalidSignatureLength(_) | R::ECDSAInvalidSignatureS(_) => {
+            "a quote carries no valid signature".into()
+        }
+        _ => return None,
+    })
+}
+
+fn of_payment(refusal: &CoreRefusal) -> Option<String> {
+    use CoreRefusal as R;
+    Some(match refusal {
         R::InvalidMsgValue(e) => format!("exactly {} wei must be paid, {} were given", e.expected, e.given),
         R::PaymentTooSmall(e) => format!("{} wei cannot be split, at least {} are needed", e.amount, e.minimumRequired),
         R::PaymentFailed(_) => "the payment could not be transferred".into(),
         R::TokenNotAllowed(e) => format!("token {} is not taken as payment", e.token),
+        R::FeeOnTransferTokenRejected(e) => format!("token {} takes a fee of its own, which is not taken", e.token),
+        R::SafeERC20FailedOperation(e) => format!("token {} could not be transferred", e.token),
+        R::InvalidPaymentToken(_) => "the service is not paid in this token".into(),
         R::UpfrontPaymentNotAllowedForEventDriven(_) => "jobs are paid one by one, a request takes no payment".into(),
         _ => return None,
     })
+}
+
+/// One sentence for one refusal of a token's.
+pub(super) fn token_sentence(refusal: &TokenRefusal) -> String {
+    use TokenRefusal as R;
+    match refusal {
+        R::ERC20InsufficientAllowance(e) => {
+            format!("{} may take {} of the token, {} are needed", e.spender, e.allowance, e.needed)
+        }
+        R::ERC20InsufficientBalance(e) => {
+            format!("{} has {} of the token, {} are needed", e.sender, e.balance, e.needed)
+        }
+    }
 }
 
 fn of_operator(refusal: &CoreRefusal) -> Option<String> {
@@ -88,6 +140,9 @@ fn of_blueprint(refusal: &CoreRefusal) -> String {
         R::NotBlueprintOwner(e) => format!("{} does not own blueprint {}", e.caller, e.blueprintId),
         R::BlueprintMetadataRequired(_) => "the blueprint's definition lacks its metadata".into(),
         R::BlueprintMetadataHashRequired(_) => "the blueprint's definition lacks the hash of its metadata".into(),
+        R::BlueprintMetadataLocked(e) => {
+            format!("the metadata of blueprint {} is fixed since its first operator registered", e.blueprintId)
+        }
         R::BlueprintSourcesRequired(_) => "the blueprint's definition lacks a source".into(),
         R::BlueprintBinaryRequired(_) => "a source of the blueprint lacks a binary".into(),
         R::BlueprintBinaryHashRequired(_) => "a binary of the blueprint lacks its hash".into(),

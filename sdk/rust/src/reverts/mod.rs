@@ -13,6 +13,7 @@ use alloy::sol_types::{Panic, Revert, SolError as _, SolInterface};
 use alloy::transports::TransportError;
 
 use crate::contracts::IAgentSandboxBlueprint::IAgentSandboxBlueprintErrors as BlueprintRefusal;
+use crate::contracts::IERC20::IERC20Errors as TokenRefusal;
 use crate::contracts::IManagerBase::IManagerBaseErrors as BaseRefusal;
 use crate::contracts::ITangleCore::ITangleCoreErrors as CoreRefusal;
 
@@ -25,6 +26,8 @@ pub enum Refusal {
     Base(BaseRefusal),
     /// The core refused it by itself.
     Core(CoreRefusal),
+    /// The token that is paid in did.
+    Token(TokenRefusal),
     /// Some contract refused it in words.
     Words(String),
     /// Some contract failed an assertion of the language's, by its code.
@@ -74,6 +77,9 @@ impl Refusal {
         if let Ok(refusal) = BaseRefusal::abi_decode(data) {
             return Self::Base(refusal);
         }
+        if let Ok(refusal) = TokenRefusal::abi_decode(data) {
+            return Self::Token(refusal);
+        }
         match CoreRefusal::abi_decode(data) {
             Ok(CoreRefusal::ManagerReverted(wrapped)) => Self::decode(&wrapped.reason),
             Ok(refusal) => Self::Core(refusal),
@@ -104,6 +110,7 @@ impl Refusal {
 pub fn name_of(selector: [u8; 4]) -> Option<&'static str> {
     BlueprintRefusal::name_by_selector(selector)
         .or_else(|| BaseRefusal::name_by_selector(selector))
+        .or_else(|| TokenRefusal::name_by_selector(selector))
         .or_else(|| CoreRefusal::name_by_selector(selector))
 }
 
@@ -113,6 +120,7 @@ impl fmt::Display for Refusal {
             Self::Blueprint(refusal) => f.write_str(&blueprint::sentence(refusal)),
             Self::Base(refusal) => f.write_str(&blueprint::base_sentence(refusal)),
             Self::Core(refusal) => f.write_str(&core::sentence(refusal)),
+            Self::Token(refusal) => f.write_str(&core::token_sentence(refusal)),
             Self::Words(words) => write!(f, "the chain refused: {words}"),
             Self::Panic(code) => write!(f, "a contract failed by itself (panic code {code:#x})"),
             Self::Damaged { name } => write!(f, "the chain refused: {name}"),

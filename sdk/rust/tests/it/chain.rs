@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use alloy::primitives::{B256, Bytes, U256};
-use sandbox_protocol::abi::JobReceipt;
+use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::sol_types::SolValue as _;
+use sandbox_protocol::abi::{JobReceipt, WorkflowCreateRequest};
 use sandbox_protocol::{CallKey, Job, SandboxId};
 use sandbox_sdk::calls::{self, ServiceTerms};
 use sandbox_sdk::chain::{ConnectError, CustomerError, SendError, is_active};
-use sandbox_sdk::deploy::price_wei;
-use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder};
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::{Firing, WorkflowStatus};
+use sandbox_sdk::deploy::{self, Asset, Floor, Plan, Pricing, Terms, price_wei};
+use sandbox_sdk::devchain::{DevChain, Tools};
+use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
 use sandbox_sdk::{Account, Chain, Deployment, devchain, operators};
 
 use crate::world::{API_URL, CUSTOMER, World, profile};
@@ -184,4 +187,141 @@ async fn a_profile_is_replaced_by_registering_again() {
     operators::register(&operator, &profile("https://moved.example")).await.unwrap();
     let view = operator.chain().operator(operator.address()).await.unwrap();
     assert_eq!(view.apiUrl, "https://moved.example");
+}
+
+#[tokio::test]
+async fn a_service_that_is_paid_as_a_whole_is_paid_its_floor_and_takes_no_quotes() {
+    let dev = DevChain::start(&Tools::find().unwrap(), None).await.unwrap();
+    let floor = Floor { asset: Asset::coin(), per_operator_hour: U256::from(1_000_000) };
+    let mut plan = Plan::new(dev.rpc_url().clone(), devchain::CORE, devchain::artifact(), devchain::BLOCK_TIME_MS);
+    plan.terms = Terms { pricing: Some(Pricing::PayOnce), floor: Some(floor), ..Terms::default() };
+    let deployment = deploy::deploy(&plan, devchain::key(0)).await.unwrap();
+    let world = World { dev, deployment };
+    let (operator, customer) = (world.account(1).await, world.account(CUSTOMER).await);
+    operators::register(&operator, &profile(API_URL)).await.unwrap();
+
+    let terms = ServiceTerms { ttl_s: 5_400, ..ServiceTerms::named(vec![operator.address()]) };
+    let unpaid = customer.request_service(&terms).await.unwrap_err();
+    assert_eq!(unpaid.to_string(), "the service pays 0, it costs at least 2000000");
+    let endless = customer.chain().at_floor(ServiceTerms { ttl_s: 0, ..terms.clone() }).await.unwrap_err();
+    assert_eq!(endless.to_string(), "a service that never ends has no price for its whole time; give it a ttl");
+    let terms = customer.chain().at_floor(terms).await.unwrap();
+    assert_eq!((terms.payment.asset, terms.payment.amount), (Address::ZERO, U256::from(2_000_000)));
+    let requested = customer.request_service(&terms).await.unwrap();
+    operators::approve(&operator, requested.request).await.unwrap();
+    let service = customer.chain().wait_for_service(&requested, Duration::from_secs(5)).await.unwrap();
+
+    let request = CreateBuilder::new().build().unwrap();
+    let quoted = customer.submit_quoted(service, request.clone(), Vec::new()).await;
+    assert!(matches!(quoted, Err(CustomerError::NotQuotable(found)) if found == service), "{quoted:?}");
+    let free = customer.submit_job(service, request).await.unwrap();
+    assert_eq!((free.price, free.asset), (U256::ZERO, Address::ZERO), "it is paid for already");
+}
+
+#[tokio::test]
+async fn what_the_blueprint_shows_of_operators_services_and_jobs_is_read_whole() {
+    let world = World::start().await;
+    let (customer, service) = world.customer().await;
+    let (chain, operator) = (customer.chain(), devchain::key(1).address());
+    let all = chain.all_operators().await.unwrap();
+    assert_eq!(all.iter().map(|view| view.account).collect::<Vec<_>>(), [operator]);
+    assert_eq!(chain.eligible_count().await.unwrap(), U256::from(1));
+    let view = chain.service_view(service).await.unwrap().unwrap();
+    assert_eq!((view.owner, view.active, view.operators), (customer.address(), true, vec![operator]));
+    assert!(chain.service_view(99).await.unwrap().is_none());
+
+    let jobs = chain.jobs().await.unwrap();
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), Job::ALL.map(Job::id));
+    for job in jobs {
+        let cost = chain.call_cost(service, job.id).await.unwrap();
+        assert_eq!((cost.asset, cost.amount), (Address::ZERO, price_wei(job.id)), "{}", job.name);
+        assert_eq!((job.name.as_str(), job.rate), (Job::from_id(job.id).unwrap().name(), cost.amount));
+    }
+    assert_eq!(chain.service_floor(1, 3_600).await.unwrap().amount, U256::ZERO, "calls are paid one by one");
+    assert_eq!(chain.mean_block_time_ms().await.unwrap(), devchain::BLOCK_TIME_MS);
+    let create = customer.submit_job(service, CreateBuilder::new().build().unwrap()).await.unwrap();
+    assert_eq!(chain.service_view(service).await.unwrap().unwrap().held, [1]);
+    assert_eq!(chain.parts(create.key).await.unwrap(), [], "it is no batch");
+    assert!(chain.workflow(create.key).await.unwrap().is_none());
+    assert_eq!(chain.active_workflows(operator).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_workflow_is_read_paused_and_resumed_and_its_firings_are_recorded() {
+    let world = World::start().await;
+    let (customer, service) = world.customer().await;
+    let (chain, operator) = (customer.chain(), world.account(1).await);
+    let deployment = &world.deployment;
+    let request = WorkflowCreateRequest {
+        name: "nightly".into(),
+        workflow_json: "{}".into(),
+        trigger_type: "manual".into(),
+        ..Default::default()
+    };
+    let request = JobRequest { job: Job::WorkflowCreate, inputs: request.abi_encode().into() };
+    let key = customer.submit_job(service, request).await.unwrap().key;
+    assert_eq!(chain.workflow(key).await.unwrap().unwrap().0.status, WorkflowStatus::Pending);
+    let receipt = JobReceipt { outcome: 0, responseHash: B256::repeat_byte(5), detail: U256::ZERO };
+    operator.send(&calls::submit_receipt(deployment, key, &receipt)).await.unwrap();
+
+    let (row, body) = chain.workflow(key).await.unwrap().unwrap();
+    assert_eq!((row.status, row.owner, row.operator), (WorkflowStatus::Active, customer.address(), operator.address()));
+    assert_eq!((body.stored, body.name.as_str()), (true, "nightly"));
+    let active = chain.active_workflows(operator.address()).await.unwrap();
+    assert_eq!(active.iter().map(|row| row.workflowId).collect::<Vec<_>>(), [key.call]);
+
+    let foreign = operator.send(&calls::pause_workflow(deployment, key)).await;
+    assert_eq!(sentence(foreign), format!("workflow {key} does not belong to {}", operator.address()));
+    customer.send(&calls::pause_workflow(deployment, key)).await.unwrap();
+    assert_eq!(chain.active_workflows(operator.address()).await.unwrap(), []);
+    let twice = customer.send(&calls::pause_workflow(deployment, key)).await;
+    assert_eq!(sentence(twice), format!("workflow {key} is paused, which does not allow this"));
+    customer.send(&calls::resume_workflow(deployment, key)).await.unwrap();
+
+    let at = chain.time().await.unwrap();
+    let firing = Firing { serviceId: key.service, workflowId: key.call, epoch: row.epoch, at };
+    operator.send(&calls::record_firings(deployment, vec![firing])).await.unwrap();
+    assert_eq!(chain.workflow(key).await.unwrap().unwrap().0.lastTriggered, at);
+    let none = chain.workflow(CallKey { call: 99, ..key }).await.unwrap();
+    assert!(none.is_none());
+}
+
+#[tokio::test]
+async fn an_operator_pauses_and_a_late_call_moves_to_another() {
+    let world = World::start().await;
+    let (customer, first, second) = (world.account(CUSTOMER).await, world.account(1).await, world.account(2).await);
+    operators::register(&second, &profile(API_URL)).await.unwrap();
+    let deployment = &world.deployment;
+    let requested =
+        customer.request_service(&ServiceTerms::named(vec![first.address(), second.address()])).await.unwrap();
+    for operator in [&first, &second] {
+        operators::approve(operator, requested.request).await.unwrap();
+    }
+    let service = customer.chain().wait_for_service(&requested, Duration::from_secs(5)).await.unwrap();
+    second.send(&calls::set_paused(deployment, true)).await.unwrap();
+    let view = customer.chain().operator(second.address()).await.unwrap();
+    assert!(view.paused && !view.eligible);
+
+    let key = customer.submit_job(service, CreateBuilder::new().build().unwrap()).await.unwrap().key;
+    let assignment = customer.chain().assignment(key).await.unwrap().unwrap();
+    assert_eq!(assignment.operator, first.address(), "the other is paused");
+    let early = sentence(customer.send(&calls::reassign(deployment, key)).await);
+    assert!(early.contains(&format!("has until block {}", assignment.deadlineBlock)), "{early}");
+    second.send(&calls::set_paused(deployment, false)).await.unwrap();
+    world.dev.mine(assignment.deadlineBlock - customer.chain().head().await.unwrap() + 1).await.unwrap();
+    customer.send(&calls::reassign(deployment, key)).await.unwrap();
+    let moved = customer.chain().assignment(key).await.unwrap().unwrap();
+    assert_eq!((moved.operator, moved.epoch), (second.address(), 1));
+}
+
+#[tokio::test]
+async fn a_floor_is_only_for_the_owner_of_a_blueprint_that_has_one() {
+    let world = World::start().await;
+    let call = calls::set_service_floor(&world.deployment, Address::ZERO, U256::from(1));
+    let stranger = world.account(CUSTOMER).await;
+    let expected = format!("{} does not own this blueprint", stranger.address());
+    assert_eq!(sentence(stranger.send(&call).await), expected);
+    let owner = world.account(0).await;
+    let expected = "calls of this blueprint are paid one by one, so its services have no floor";
+    assert_eq!(sentence(owner.send(&call).await), expected);
 }

@@ -5,5 +5,7 @@
 mod answers;
 mod chain;
 mod command_line;
+mod deploy;
+mod desk;
 mod fake_operator;
 mod world;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use alloy::primitives::{B256, U256};
 use sandbox_protocol::abi::OperatorProfile;
 use sandbox_sdk::calls::ServiceTerms;
-use sandbox_sdk::deploy::{self, Plan, Release};
+use sandbox_sdk::deploy::{self, Plan};
 use sandbox_sdk::devchain::{self, DevChain, Tools};
 use sandbox_sdk::{Account, Chain, Deployment, operators};
 
@@ -23,13 +23,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn start() -> Self {
         let dev = DevChain::start(&Tools::find().unwrap(), None).await.unwrap();
-        let plan = Plan {
-            rpc_url: dev.rpc_url().clone(),
-            core: devchain::CORE,
-            artifact: devchain::artifact(),
-            block_time_ms: devchain::BLOCK_TIME_MS,
-            release: Release::unpublished(),
-        };
+        let plan = Plan::new(dev.rpc_url().clone(), devchain::CORE, devchain::artifact(), devchain::BLOCK_TIME_MS);
         let deployment = deploy::deploy(&plan, devchain::key(0)).await.unwrap();
         let world = Self { dev, deployment };
         operators::register(&world.account(1).await, &profile(API_URL)).await.unwrap();

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::{Address, B256, Bytes};
 use alloy::transports::http::reqwest::Url;
 use clap::{Parser, Subcommand};
 use sandbox_protocol::sandbox_id::NotASandboxId;
-use sandbox_protocol::{CallKey, SandboxId};
+use sandbox_protocol::{CallKey, Job, SandboxId};
+
+use crate::commands::DeployArgs;
 
 /// Seconds after which the core lets nobody approve a request any more.
 const APPROVAL_S: u64 = 3_600;
@@ -67,11 +69,17 @@ pub(crate) enum Command {
     Exec(ExecArgs),
     /// Delete a sandbox and everything in it
     Rm(RemoveArgs),
+    /// Show what a job costs in a service at the list price, before it is sent
+    Price(PriceArgs),
+    /// Ask the operators of a service what they would do a job for
+    Quote(Box<QuoteArgs>),
     /// Show calls
     #[command(subcommand)]
     Call(CallCommand),
     /// Prove an answer: a saved file's, or a call's
     Verify(VerifyArgs),
+    /// Put the blueprint on a chain, continue that, or change its prices
+    Deploy(Box<DeployArgs>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,11 +129,9 @@ pub(crate) struct AnswerArgs {
     pub(crate) save: Option<PathBuf>,
 }
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct CreateArgs {
-    /// Service to create it in
-    #[arg(long, value_name = "ID")]
-    pub(crate) service: Option<u64>,
+/// What a sandbox is to be like.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct SpecArgs {
     /// Processor cores; 0 is the operator's default, as in the next three
     #[arg(long, default_value_t = 0, value_name = "CORES")]
     pub(crate) cpu: u64,
@@ -144,6 +150,59 @@ pub(crate) struct CreateArgs {
     /// An image on the operator's allow-list
     #[arg(long)]
     pub(crate) image: Option<String>,
+}
+
+/// How a job is paid.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct PayArgs {
+    /// Pay by quote: the operators that can do it are asked, the cheapest does it and alone is paid
+    #[arg(long)]
+    pub(crate) quote: bool,
+    /// Refuse to pay more, in the asset that the service is paid in, such as 0.25
+    #[arg(long, value_name = "AMOUNT", requires = "quote")]
+    pub(crate) max_price: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PriceArgs {
+    /// Job by name or id
+    #[arg(value_parser = job)]
+    pub(crate) job: Job,
+    /// Service in which it would be sent
+    #[arg(long, value_name = "ID")]
+    pub(crate) service: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct QuoteArgs {
+    /// Service in which it would be sent; default: the sandbox's
+    #[arg(long, value_name = "ID")]
+    pub(crate) service: Option<u64>,
+    /// Job by name or id: create takes the options of `create`, exec and delete a sandbox, the others their inputs
+    #[arg(long, value_parser = job)]
+    pub(crate) job: Job,
+    #[command(flatten)]
+    pub(crate) spec: SpecArgs,
+    /// Sandbox that the job is done in
+    #[arg(long, value_name = "ID", value_parser = sandbox)]
+    pub(crate) sandbox: Option<SandboxId>,
+    /// The job's inputs, ABI-encoded, as hex
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["sandbox", "command"])]
+    pub(crate) inputs: Option<Bytes>,
+    /// The command of an exec, as `exec` takes it
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateArgs {
+    /// Service to create it in
+    #[arg(long, value_name = "ID")]
+    pub(crate) service: Option<u64>,
+    #[command(flatten)]
+    pub(crate) spec: SpecArgs,
+    #[command(flatten)]
+    pub(crate) pay: PayArgs,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
 }
@@ -165,6 +224,8 @@ pub(crate) struct ExecArgs {
     /// File given to the command as stdin; - is this program's own
     #[arg(long, value_name = "FILE")]
     pub(crate) stdin: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) pay: PayArgs,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
     /// One word is a script for the sandbox's shell; several are a program and its arguments, each passed on as it is
@@ -213,6 +274,8 @@ pub(crate) enum WordError {
     Variable,
     #[error("expected SERVICE/CALL, two numbers")]
     Call,
+    #[error("expected a job such as create, exec or 10")]
+    Job,
 }
 
 fn variable(text: &str) -> Result<(String, String), WordError> {
@@ -224,6 +287,13 @@ fn variable(text: &str) -> Result<(String, String), WordError> {
 
 fn sandbox(text: &str) -> Result<SandboxId, NotASandboxId> {
     SandboxId::from_endpoint(text)
+}
+
+/// A job by its name, by the rest of it behind `sandbox_`, or by its id.
+fn job(text: &str) -> Result<Job, WordError> {
+    let is_named = |job: &Job| job.name() == text || job.name().strip_prefix("sandbox_") == Some(text);
+    let by_id = || Job::from_id(text.parse().ok()?);
+    Job::ALL.into_iter().find(is_named).or_else(by_id).ok_or(WordError::Job)
 }
 
 /// A call as [`CallKey`] prints it.
@@ -255,6 +325,15 @@ mod tests {
     fn a_value_may_hold_an_equals_sign() {
         assert_eq!(variable("A=b=c"), Ok(("A".into(), "b=c".into())));
         assert!(variable("A").is_err() && variable("=b").is_err());
+    }
+
+    #[test]
+    fn a_job_has_a_name_a_short_name_and_an_id() {
+        for text in ["sandbox_create", "create", "0"] {
+            assert_eq!(job(text), Ok(Job::SandboxCreate));
+        }
+        assert_eq!((job("exec"), job("12"), job("ssh_revoke")), (Ok(Job::Exec), Ok(Job::Task), Ok(Job::SshRevoke)));
+        assert!(job("5").is_err() && job("256").is_err() && job("").is_err());
     }
 
     #[test]

@@ -8,7 +8,9 @@ use sandbox_protocol::http::AnswerBody;
 use sandbox_protocol::{FailureCode, Outcome};
 use sandbox_sdk::answers::AnswerError;
 use sandbox_sdk::chain::{ConnectError, CustomerError, ReadError, SendError};
+use sandbox_sdk::deploy::{AmountError, AssetError, DeployError, PriceError, ReleaseError};
 use sandbox_sdk::deployment::DeploymentError;
+use sandbox_sdk::quotes::AskError;
 use sandbox_sdk::requests::RequestError;
 use sandbox_sdk::verify::Unproven;
 
@@ -46,6 +48,11 @@ impl Failure {
 
     pub(crate) fn local(message: String) -> Self {
         Self { exit: Exit::Local, code: "local".into(), message, retryable: false }
+    }
+
+    /// What is asked is more than the caller would pay.
+    pub(crate) fn too_dear(message: String) -> Self {
+        Self { exit: Exit::Refused, code: "too_dear".into(), message, retryable: true }
     }
 
     /// The failure that an answer reports; `None` where the job was done.
@@ -127,14 +134,61 @@ impl From<ReadError> for Failure {
 
 impl From<SendError> for Failure {
     fn from(error: SendError) -> Self {
-        let (exit, code) = match &error {
-            SendError::Refused(_) | SendError::Reverted { .. } => (Exit::Refused, "refused"),
-            SendError::Simulate(_) | SendError::Broadcast(_) | SendError::Receipt { .. } => {
-                (Exit::Unavailable, "chain")
-            }
-            SendError::NotMined { .. } | SendError::NoEvent { .. } => (Exit::Unavailable, "chain"),
-        };
+        let (exit, code) = of_send(&error);
         Self::new(exit, code, &error, error.retryable())
+    }
+}
+
+const fn of_send(error: &SendError) -> (Exit, &'static str) {
+    match error {
+        SendError::Refused(_) | SendError::Reverted { .. } => (Exit::Refused, "refused"),
+        SendError::Simulate(_) | SendError::Broadcast(_) | SendError::Receipt { .. } => (Exit::Unavailable, "chain"),
+        SendError::NotMined { .. } | SendError::NoEvent { .. } => (Exit::Unavailable, "chain"),
+    }
+}
+
+impl From<DeployError> for Failure {
+    fn from(error: DeployError) -> Self {
+        let (exit, code, retryable) = match &error {
+            DeployError::Step { source, .. } | DeployError::TooLarge { source, .. } => {
+                let (exit, code) = of_send(source);
+                (exit, code, source.retryable())
+            }
+            DeployError::Read(ReadError::Refused(_)) => (Exit::Refused, "refused", false),
+            DeployError::Read(_) | DeployError::Waiting { .. } | DeployError::Stuck(_) => {
+                (Exit::Unavailable, "chain", true)
+            }
+            DeployError::Check(ConnectError::Unreachable { .. }) => (Exit::Unavailable, "chain", true),
+            DeployError::ForeignContract { .. } | DeployError::ForeignBlueprint { .. } => {
+                (Exit::Refused, "not_owner", false)
+            }
+            _ => (Exit::Usage, "deployment", false),
+        };
+        Self::new(exit, code, &error, retryable)
+    }
+}
+
+impl From<AssetError> for Failure {
+    fn from(error: AssetError) -> Self {
+        Self::new(Exit::Usage, "asset", &error, false)
+    }
+}
+
+impl From<AmountError> for Failure {
+    fn from(error: AmountError) -> Self {
+        Self::new(Exit::Usage, "usage", &error, false)
+    }
+}
+
+impl From<PriceError> for Failure {
+    fn from(error: PriceError) -> Self {
+        Self::new(Exit::Usage, "prices", &error, false)
+    }
+}
+
+impl From<ReleaseError> for Failure {
+    fn from(error: ReleaseError) -> Self {
+        Self::new(Exit::Usage, "release", &error, false)
     }
 }
 
@@ -143,12 +197,31 @@ impl From<CustomerError> for Failure {
         match error {
             CustomerError::Read(error) => error.into(),
             CustomerError::Send(error) => error.into(),
-            CustomerError::NoService(_) | CustomerError::ForeignService { .. } | CustomerError::Rejected(_) => {
-                Self::new(Exit::Refused, "service", &error, false)
-            }
+            CustomerError::NoService(_)
+            | CustomerError::ForeignService { .. }
+            | CustomerError::NotQuotable(_)
+            | CustomerError::Rejected(_) => Self::new(Exit::Refused, "service", &error, false),
+            CustomerError::Quote(_) | CustomerError::TooDear => Self::new(Exit::Refused, "quote", &error, false),
             CustomerError::NotActivated { .. } => Self::new(Exit::Unavailable, "not_activated", &error, true),
             CustomerError::Lost(_) => Self::new(Exit::Unavailable, "chain", &error, false),
         }
+    }
+}
+
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        let retryable = error.retryable();
+        let (exit, code) = match error {
+            AskError::Read(error) => return error.into(),
+            AskError::Service(error) => return (*error).into(),
+            AskError::Client(_) => (Exit::Local, "local"),
+            AskError::Worthless(_) | AskError::Asset { .. } => (Exit::Unproven, "unproven"),
+            AskError::Refused { .. } => (Exit::Refused, "operator_refused"),
+            AskError::NoUrl { .. } | AskError::Unreachable { .. } | AskError::Garbled { .. } => {
+                (Exit::Unavailable, "operator")
+            }
+        };
+        Self::new(exit, code, &error, retryable)
     }
 }
 

@@ -32,6 +32,13 @@ impl Output {
         }
     }
 
+    /// What people must know although it is no result, such as a price that is paid.
+    pub(crate) fn notice(&self, text: &str) {
+        if !self.json {
+            eprintln!("{text}");
+        }
+    }
+
     /// The result: `text` for people, `value` for programs.
     pub(crate) fn result(&self, text: &str, value: &impl Serialize) -> Result<(), Failure> {
         let line = if self.json { serde_json::to_string(value).map_err(unprintable)? } else { text.to_owned() };

@@ -42,12 +42,21 @@ impl Settings {
     }
 
     pub(crate) fn deployment(&self) -> Result<Deployment, Failure> {
-        let path: PathBuf = source::required::<String>(&self.source, DEPLOYMENT)?.into();
-        let mut deployment = Deployment::load(&path)?;
-        if let Some(url) = source::optional(&self.source, RPC_URL)? {
+        let mut deployment = Deployment::load(&self.deployment_path()?)?;
+        if let Some(url) = self.rpc_url()? {
             deployment.rpc_url = url;
         }
         Ok(deployment)
+    }
+
+    /// Where the addresses file is, or is to be.
+    pub(crate) fn deployment_path(&self) -> Result<PathBuf, Failure> {
+        Ok(source::required::<String>(&self.source, DEPLOYMENT)?.into())
+    }
+
+    /// The node that was named; the addresses file names another.
+    pub(crate) fn rpc_url(&self) -> Result<Option<Url>, Failure> {
+        Ok(source::optional(&self.source, RPC_URL)?)
     }
 
     pub(crate) async fn chain(&self) -> Result<Chain, Failure> {
@@ -71,7 +80,7 @@ impl Settings {
     }
 
     /// The key; its text is never repeated, neither in errors nor in logs.
-    fn key(&self) -> Result<PrivateKeySigner, Failure> {
+    pub(crate) fn key(&self) -> Result<PrivateKeySigner, Failure> {
         if let Some(path) = &self.key_file {
             return key_in(path);
         }

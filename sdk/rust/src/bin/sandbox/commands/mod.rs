@@ -1,10 +1,14 @@
 //! One function per command: build the request, let the library do it, print.
 
 mod call;
+mod deploy;
+mod quotes;
 mod sandboxes;
 mod service;
 
 use std::process::ExitCode;
+
+pub(crate) use deploy::DeployArgs;
 
 use crate::args::{CallCommand, Command, ServiceCommand};
 use crate::failure::Failure;
@@ -18,10 +22,13 @@ pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) 
         Command::Create(args) => sandboxes::create(args, settings, output).await,
         Command::Exec(args) => sandboxes::exec(args, settings, output).await,
         Command::Rm(args) => sandboxes::remove(args, settings, output).await,
+        Command::Price(args) => quotes::price(&args, settings, output).await,
+        Command::Quote(args) => quotes::quote(*args, settings, output).await,
         Command::Call(CallCommand::Show { key, wait, answer }) => {
             let within = wait.then_some(answer.within);
             call::show(key, within, answer.save.as_deref(), (settings, output)).await
         }
+        Command::Deploy(args) => deploy::run(*args, settings, output).await,
         Command::Verify(args) => call::verify(args, settings, output).await,
     }
 }

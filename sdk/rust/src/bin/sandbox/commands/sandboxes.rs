@@ -5,53 +5,66 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use sandbox_protocol::Job;
 use sandbox_protocol::abi::{self, ExecResponse, SandboxCreateResponse, SandboxStatusResponse};
 use sandbox_protocol::http::{AnswerBody, CallBody};
+use sandbox_protocol::{Job, SandboxId};
 use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
 
 use super::call::{answer_of, save};
-use crate::args::{AnswerArgs, CreateArgs, ExecArgs, RemoveArgs};
+use super::quotes;
+use crate::args::{AnswerArgs, CreateArgs, ExecArgs, PayArgs, RemoveArgs, SpecArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::settings::Settings;
 
 pub(crate) async fn create(args: CreateArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
     let service = settings.service(args.service)?;
+    let request = sandbox_of(args.spec).build()?;
+    let body = answered(service, request, (&args.pay, &args.answer), (settings, output)).await?;
+    finish(&body, output, |response: SandboxCreateResponse| response.sandbox_id)
+}
+
+/// The sandbox that these options ask for.
+pub(super) fn sandbox_of(spec: SpecArgs) -> CreateBuilder {
     let mut builder = CreateBuilder::new()
-        .cpu_cores(args.cpu)
-        .memory_mb(args.memory_mb)
-        .disk_gb(args.disk_gb)
-        .ttl_blocks(args.ttl_blocks);
-    for (name, value) in args.env {
+        .cpu_cores(spec.cpu)
+        .memory_mb(spec.memory_mb)
+        .disk_gb(spec.disk_gb)
+        .ttl_blocks(spec.ttl_blocks);
+    for (name, value) in spec.env {
         builder = builder.env(name, value);
     }
-    if let Some(image) = args.image {
-        builder = builder.image(image);
+    match spec.image {
+        Some(image) => builder.image(image),
+        None => builder,
     }
-    let body = answered(service, builder.build()?, &args.answer, (settings, output)).await?;
-    finish(&body, output, |response: SandboxCreateResponse| response.sandbox_id)
+}
+
+/// The command of these words.
+pub(super) fn command_of(sandbox: SandboxId, words: &[String]) -> ExecBuilder {
+    match words {
+        [script] => ExecBuilder::new(sandbox, script),
+        words => ExecBuilder::of_words(sandbox, words),
+    }
 }
 
 pub(crate) async fn remove(args: RemoveArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
     let request = requests::delete(args.id);
-    let body = answered(args.id.origin.service, request, &args.answer, (settings, output)).await?;
+    let listed = PayArgs { quote: false, max_price: None };
+    let body = answered(args.id.origin.service, request, (&listed, &args.answer), (settings, output)).await?;
     finish(&body, output, |response: SandboxStatusResponse| format!("{} {}", response.sandbox_id, response.state))
 }
 
 pub(crate) async fn exec(args: ExecArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
-    let mut builder = match args.command.as_slice() {
-        [script] => ExecBuilder::new(args.id, script),
-        words => ExecBuilder::of_words(args.id, words),
-    };
-    builder = builder.cwd(args.cwd).timeout_ms(args.timeout);
+    let mut builder = command_of(args.id, &args.command).cwd(args.cwd).timeout_ms(args.timeout);
     for (name, value) in args.env {
         builder = builder.env(name, value);
     }
     if let Some(path) = &args.stdin {
         builder = builder.stdin(read_stdin(path)?);
     }
-    let body = answered(args.id.origin.service, builder.build()?, &args.answer, (settings, output)).await?;
+    let (service, request) = (args.id.origin.service, builder.build()?);
+    let body = answered(service, request, (&args.pay, &args.answer), (settings, output)).await?;
     finish_exec(&body, output)
 }
 
@@ -60,12 +73,17 @@ pub(crate) async fn exec(args: ExecArgs, settings: &Settings, output: &Output) -
 async fn answered(
     service: u64,
     request: JobRequest,
-    args: &AnswerArgs,
+    (pay, args): (&PayArgs, &AnswerArgs),
     (settings, output): (&Settings, &Output),
 ) -> Result<CallBody, Failure> {
     let answers = settings.answers().await?;
-    output.progress(&format!("submitting {} to service {service}", request.job.name()));
-    let submitted = answers.account().submit_job(service, request).await?;
+    let account = answers.account();
+    let submitted = if pay.quote {
+        quotes::submit_cheapest(service, request, pay.max_price.as_deref(), (account, output)).await?
+    } else {
+        output.progress(&format!("submitting {} to service {service}", request.job.name()));
+        account.submit_job(service, request).await?
+    };
     output.progress(&format!("call {} is in block {}, waiting for its operator", submitted.key, submitted.block));
     let within = Duration::from_secs(args.within);
     let body = match submitted.request.job {

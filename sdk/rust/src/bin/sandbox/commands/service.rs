@@ -7,6 +7,7 @@ use alloy::primitives::{Address, B256};
 use sandbox_sdk::Chain;
 use sandbox_sdk::calls::ServiceTerms;
 use sandbox_sdk::chain::is_active;
+use sandbox_sdk::deploy::Asset;
 use serde::Serialize;
 
 use crate::args::RequestArgs;
@@ -20,6 +21,9 @@ struct Requested {
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<u64>,
     operators: Vec<Address>,
+    /// What they were drawn by; absent where they were named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<B256>,
     transaction: B256,
 }
 
@@ -39,6 +43,10 @@ pub(crate) async fn request(args: RequestArgs, settings: &Settings, output: &Out
     let account = settings.account().await?;
     let terms = terms(&args, account.chain()).await?;
     output.progress(&format!("requesting a service of {} operators", terms.operators.len()));
+    if !terms.payment.amount.is_zero() {
+        let asset = Asset::at(account.chain().provider(), terms.payment.asset).await?;
+        output.notice(&format!("{} for the service", asset.amount(terms.payment.amount)));
+    }
     let requested = account.request_service(&terms).await?;
     let service = if args.no_wait {
         None
@@ -51,7 +59,11 @@ pub(crate) async fn request(args: RequestArgs, settings: &Settings, output: &Out
         text.push_str(&format!("\nservice {service}"));
     }
     let (request, transaction) = (requested.request, requested.transaction);
-    output.result(&text, &Requested { request, service, operators: requested.operators, transaction })?;
+    let seed = terms.selection.enforceDeterministic.then_some(terms.selection.seed);
+    if let Some(seed) = seed {
+        text.push_str(&format!("\nseed    {seed}"));
+    }
+    output.result(&text, &Requested { request, service, operators: requested.operators, seed, transaction })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,7 +72,8 @@ async fn terms(args: &RequestArgs, chain: &Chain) -> Result<ServiceTerms, Failur
         Some(count) => chain.drawn_terms(count, args.seed.unwrap_or_else(B256::random)).await?,
         None => ServiceTerms::named(args.operators.clone()),
     };
-    Ok(ServiceTerms { callers: args.callers.clone(), ttl_s: args.ttl, ..drawn })
+    let terms = ServiceTerms { callers: args.callers.clone(), ttl_s: args.ttl, ..drawn };
+    Ok(chain.at_floor(terms).await?)
 }
 
 pub(crate) async fn show(id: u64, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {

@@ -1,0 +1,178 @@
+//! `POST /v1/quotes`: this operator's signed price for one job of one customer.
+//!
+//! Anybody may ask: a quote is good for its requester only and holds no room. So every question costs little and is bounded:
+//! the body, the questions at a time, the quotes of a second. What is refused is what the contract or this operator would
+//! refuse once it is paid for.
+
+mod asked;
+mod market;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use alloy::primitives::{Address, U256, keccak256};
+use alloy::signers::local::PrivateKeySigner;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
+use sandbox_fleet::Fleet;
+use sandbox_fleet::admission::Capacity;
+use sandbox_fleet::pricing::{Tariff, price};
+use sandbox_fleet::request::Images;
+use sandbox_protocol::http::{QuoteBody, QuoteRequest};
+use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
+use sandbox_sdk::Chain;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
+use sandbox_sdk::quotes::{self, Draft, Ledger};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::ApiError;
+use crate::config::OfferConfig;
+use crate::limits::{API_QUOTE_BODY_BYTES_MAX, API_QUOTE_READ_MAX, API_QUOTES_MAX};
+
+use asked::{Asked, asked};
+use market::{ChainMarket, Market, Terms};
+
+const TOO_MANY: &str = "too many ask for quotes";
+
+/// What quotes are made with.
+pub(crate) struct QuoteParts {
+    pub(crate) chain: Chain,
+    pub(crate) key: PrivateKeySigner,
+    pub(crate) fleet: Fleet,
+    pub(crate) images: Images,
+    pub(crate) offer: OfferConfig,
+    /// Only this service, where one is named.
+    pub(crate) service: Option<u64>,
+}
+
+/// What the route works with.
+pub(crate) struct Quoting {
+    market: Box<dyn Market>,
+    key: PrivateKeySigner,
+    /// Chain id and core: the domain of what is signed.
+    place: (u64, Address),
+    fleet: Fleet,
+    images: Images,
+    capacity: Capacity,
+    core_hours: BTreeMap<Address, U256>,
+    ledger: Mutex<Ledger>,
+    at_once: Semaphore,
+}
+
+impl Quoting {
+    pub(super) fn new(parts: QuoteParts) -> Self {
+        let deployment = parts.chain.deployment();
+        let place = (deployment.chain_id, deployment.core);
+        let market = ChainMarket::new(parts.chain, parts.key.address(), parts.service);
+        let mut core_hours = parts.offer.token_prices_per_hour;
+        core_hours.insert(Address::ZERO, parts.offer.price_per_hour);
+        Self {
+            market: Box::new(market),
+            key: parts.key,
+            place,
+            fleet: parts.fleet,
+            images: parts.images,
+            capacity: parts.offer.capacity,
+            core_hours,
+            ledger: Mutex::new(Ledger::new(parts.offer.quote_life_s)),
+            at_once: Semaphore::const_new(API_QUOTES_MAX),
+        }
+    }
+
+    /// The route, as a value.
+    pub(super) fn router(self: Arc<Self>) -> Router {
+        Router::new().route("/v1/quotes", post(quote)).with_state(self)
+    }
+}
+
+async fn quote(State(quoting): State<Arc<Quoting>>, body: Body) -> Result<Json<QuoteBody>, ApiError> {
+    let read = timeout(API_QUOTE_READ_MAX, to_bytes(body, API_QUOTE_BODY_BYTES_MAX)).await;
+    let bytes = read.map_err(|_| ApiError::BadRequest("the body did not come in time".into()))?;
+    let bytes = bytes.map_err(|_| ApiError::TooLarge(API_QUOTE_BODY_BYTES_MAX))?;
+    let request: QuoteRequest =
+        serde_json::from_slice(&bytes).map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    let _turn = quoting.at_once.try_acquire().map_err(|_| ApiError::Busy(TOO_MANY))?;
+    quoting.answer(&request).await.map(Json)
+}
+
+impl Quoting {
+    async fn answer(&self, request: &QuoteRequest) -> Result<QuoteBody, ApiError> {
+        if request.requester.is_zero() {
+            return Err(ApiError::BadRequest("requester: nobody can redeem a quote of the zero address".into()));
+        }
+        let asked = asked(request.job, &request.inputs, &self.images)?;
+        self.has_room(&asked).await?;
+        let terms = self.market.terms(request.service, request.job).await.map_err(ApiError::Chain)?;
+        let terms = terms.ok_or(ApiError::NoService(request.service))?;
+        if let Some(sandbox) = asked.sandbox {
+            self.holds(sandbox, asked.job, (request, &terms)).await?;
+        }
+        let draft = self.draft(request, &asked, &terms)?;
+        let words = {
+            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            ledger.enter(&draft, terms.now()).map_err(|_| ApiError::Busy(TOO_MANY))?
+        };
+        let signed = quotes::signed(words, &self.key, self.place);
+        let signed = signed.map_err(|error| ApiError::Internal(Box::new(error)))?;
+        Ok(quotes::body(&signed, self.place, terms.asset))
+    }
+
+    /// The slots and cores that are free now. What a quote is redeemed for later, the contract judges by its own count.
+    async fn has_room(&self, asked: &Asked) -> Result<(), ApiError> {
+        let Some((count, each)) = asked.room() else { return Ok(()) };
+        let taken = self.fleet.count().await.map_err(|_| ApiError::NotReady)?;
+        let fits = taken.saturating_add(count as usize) <= self.capacity.sandboxes as usize;
+        if !fits || each.cpu_cores > self.capacity.cpu_cores_each_max {
+            let message = format!("no room for {count} more of this size");
+            return Err(Failure::new(FailureCode::NoCapacity, message).into());
+        }
+        Ok(())
+    }
+
+    /// A job in a sandbox is done by the operator that holds it, for those whom the contract lets ask for it.
+    async fn holds(
+        &self,
+        sandbox: SandboxId,
+        job: Job,
+        (request, terms): (&QuoteRequest, &Terms),
+    ) -> Result<(), ApiError> {
+        let lost = |message: String| Err(Failure::new(FailureCode::SandboxLost, message).into());
+        if sandbox.origin.service != request.service {
+            return lost(format!("{sandbox} is of another service"));
+        }
+        let holding = self.market.holding(sandbox).await.map_err(ApiError::Chain)?;
+        // One that has expired may still be deleted.
+        let lives = holding.state == SandboxState::Live
+            || (holding.state == SandboxState::Expired && job == Job::SandboxDelete);
+        let may_ask = [holding.owner, terms.owner].contains(&request.requester);
+        if lives && may_ask && holding.operator == self.key.address() {
+            return Ok(());
+        }
+        lost(format!("this operator holds no live {sandbox} of {}", request.requester))
+    }
+
+    fn draft(&self, request: &QuoteRequest, asked: &Asked, terms: &Terms) -> Result<Draft, ApiError> {
+        let tariff = Tariff {
+            core_hour: self.core_hours.get(&terms.asset).copied(),
+            rate: terms.rate,
+            block_time_ms: terms.block_time_ms,
+            service_left_s: terms.ends_at.map(|end| end.saturating_sub(terms.now())),
+        };
+        let price = price(&asked.work, &tariff).map_err(|_| ApiError::NoPrice(terms.asset))?;
+        Ok(Draft {
+            requester: request.requester,
+            service: request.service,
+            job: request.job,
+            price,
+            confidentiality: terms.confidentiality,
+            inputs_hash: keccak256(&request.inputs),
+            place: terms.place,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
