@@ -63,7 +63,7 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
 
     // ─── Hooks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    function onRegister(address operator, bytes calldata registrationInputs) external payable onlyCore {
+    function onRegister(address operator, bytes calldata registrationInputs) external onlyCore {
         _operators.register(operator, Requests.profile(registrationInputs));
     }
 
@@ -87,17 +87,16 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
     function onOperatorLeft(uint64 serviceId, address operator) external onlyCore {
         Service storage service = _services[serviceId];
         _operators.setLeaving(service.tenancy, operator, false);
-        uint256 held = _operators.heldBy(service.tenancy, operator);
-        if (held == 0 || service.ended) return;
-        _leftAt[serviceId][operator] = block.number;
-        _operators.release(service.tenancy, operator, held);
+        if (service.ended) return;
+        uint256 lost = _operators.release(service.tenancy, operator, type(uint256).max);
+        if (lost == 0) return;
+        _noteLeft(serviceId, operator);
         // forge-lint: disable-next-line(unsafe-typecast)
-        emit I.SandboxesLost(serviceId, operator, uint32(held));
+        emit I.SandboxesLost(serviceId, operator, uint32(lost));
     }
 
-    /// Not in the block in which it was made to leave: what it is given and what it has lost are told apart by the block.
     function canJoin(uint64 serviceId, address operator) external view returns (bool) {
-        if (_leftAt[serviceId][operator] == block.number) return false;
+        if (_leftAt[serviceId][operator] >= block.number) return false;
         return _operators.load(operator).place() != 0 && CORE.getServiceOperators(serviceId).length < OPERATORS_MAX;
     }
 
@@ -117,15 +116,15 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
         uint64 ttl,
         address paymentAsset,
         uint256 paymentAmount
-    ) external payable onlyCore {
+    ) external onlyCore {
         if (listed.length > OPERATORS_MAX) revert I.TooManyOperators(listed.length, OPERATORS_MAX);
         uint256 floor = _floor(listed.length, ttl);
         if (floor != 0 && (paymentAmount < floor || paymentAsset != _floorAsset)) {
             revert I.BelowFloor(paymentAsset, paymentAmount, _floorAsset, floor);
         }
 
-        bytes32 seed;
-        bool isDrawn;
+        bytes32 seed = 0;
+        bool isDrawn = false;
         if (requestInputs.length != 0) {
             SelectionRequest memory selection = Requests.selection(requestInputs);
             if (selection.operatorCount != listed.length) {
@@ -141,13 +140,13 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
 
     /// That they are eligible follows: only such are drawn.
     function _requireDrawn(address[] calldata listed, bytes32 seed) private view {
-        uint256 eligible = _operators.eligible.length;
+        uint256 eligible = _operators.eligibleCount;
         if (listed.length > eligible) revert I.NotEnoughOperators(listed.length, eligible);
         uint256[] memory drawn = Selection.indexes(eligible, listed.length, seed);
         for (uint256 i; i < drawn.length; ++i) {
             // An operator knows its place in the set, which spares reading the set itself.
             if (_operators.load(listed[i]).place() != drawn[i] + 1) {
-                address expected = _operators.accountOf(_operators.eligible[drawn[i]]);
+                address expected = _operators.accounts[_operators.eligibleAt(drawn[i])];
                 revert I.SelectionMismatch(i, expected, listed[i]);
             }
         }
@@ -163,9 +162,7 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
         external
         onlyCore
     {
-        _services[serviceId].seed = _requestSeeds[requestId];
-        _services[serviceId].opened = true;
-        delete _requestSeeds[requestId];
+        _openService(serviceId, requestId);
     }
 
     // ─── Actions: operators ─────────────────────────────────────────────────────────────────────────────────────────
@@ -242,11 +239,11 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
     {
         if (call.parts == 0) return _free(serviceId, row, call.operator, _count(slots));
         Batches.Batch storage batch = _batches[serviceId][callId];
-        Batches.Part memory part;
+        Batches.Part memory part = Batches.Part(0, 0, 0, 0);
         for (uint256 i; i < call.parts; ++i) {
             batch.next(i, part);
             uint256 own = slots & _mask(part.share) << part.firstSlot;
-            if (own != 0) freed += _free(serviceId, row, _operators.accountOf(part.number), _count(own));
+            if (own != 0) freed += _free(serviceId, row, _operators.accounts[part.number], _count(own));
         }
     }
 
@@ -256,7 +253,7 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
         ITangleCore.Blueprint memory blueprint = CORE.getBlueprint(blueprintId);
         if (!isBound || msg.sender != blueprint.owner) revert I.NotBlueprintOwner(msg.sender);
         if (blueprint.pricing == PRICING_EVENT_DRIVEN) revert I.FloorNotApplicable();
-        (_floorAsset, _floorPerOperatorHour) = (asset, perOperatorHour);
+        _setFloor(asset, perOperatorHour);
         emit I.ServiceFloorSet(asset, perOperatorHour);
     }
 
@@ -265,10 +262,9 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
     function assignment(uint64 serviceId, uint64 callId) external view returns (I.Assignment memory) {
         Calls.Call memory call = _calls[serviceId][callId].load();
         if (call.operator == address(0) && call.parts == 0) return _noAssignment();
-        (, address caller,,,,) = CORE.getJobCall(serviceId, callId);
         return I.Assignment({
             operator: call.operator,
-            caller: caller,
+            caller: CORE.getJobCall(serviceId, callId).caller,
             deadlineBlock: call.deadlineBlock,
             job: call.job,
             answered: call.answered,
@@ -286,13 +282,13 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
     function parts(uint64 serviceId, uint64 callId) external view returns (I.Part[] memory all) {
         Batches.Batch storage batch = _batches[serviceId][callId];
         all = new I.Part[](_calls[serviceId][callId].load().parts);
-        Batches.Part memory part;
+        Batches.Part memory part = Batches.Part(0, 0, 0, 0);
         for (uint256 i; i < all.length; ++i) {
             batch.next(i, part);
             // A part's numbers are of eight bits or fewer.
             // forge-lint: disable-start(unsafe-typecast)
             all[i] = I.Part({
-                operator: _operators.accountOf(part.number),
+                operator: _operators.accounts[part.number],
                 answered: part.mark != 0,
                 outcome: part.mark == 0 ? 0 : uint8(part.mark - 1),
                 firstSlot: uint8(part.firstSlot),
@@ -327,8 +323,7 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
     function _hasAnswered(uint64 serviceId, uint64 callId, uint256 slot) private view returns (bool) {
         Calls.Call memory call = _calls[serviceId][callId].load();
         if (call.parts == 0) return call.answered;
-        (, Batches.Part memory part) = _batches[serviceId][callId].findSlot(call.parts, slot);
-        return part.mark != 0;
+        return _batches[serviceId][callId].findSlot(call.parts, slot).mark != 0;
     }
 
     /// Whether the expiry block or the end of the service has passed.
@@ -354,10 +349,10 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
         returns (I.OperatorView[] memory page, uint256 next)
     {
         uint256 count;
-        (count, next) = _page(_operators.accounts.length, cursor, limit);
+        (count, next) = _page(_operators.count, cursor, limit);
         page = new I.OperatorView[](count);
         for (uint256 i; i < count; ++i) {
-            page[i] = _operators.view_(_operators.accounts[cursor + i]);
+            page[i] = _operators.view_(_operators.accounts[cursor + i + 1]);
         }
     }
 
@@ -389,18 +384,18 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
     }
 
     function previewOperatorSelection(uint32 count, bytes32 seed) external view returns (address[] memory drawn) {
-        uint256 eligible = _operators.eligible.length;
+        uint256 eligible = _operators.eligibleCount;
         if (count > OPERATORS_MAX) revert I.TooManyOperators(count, OPERATORS_MAX);
         if (count > eligible) revert I.NotEnoughOperators(count, eligible);
         uint256[] memory places = Selection.indexes(eligible, count, seed);
         drawn = new address[](count);
         for (uint256 i; i < count; ++i) {
-            drawn[i] = _operators.accountOf(_operators.eligible[places[i]]);
+            drawn[i] = _operators.accounts[_operators.eligibleAt(places[i])];
         }
     }
 
     function eligibleCount() external view returns (uint256) {
-        return _operators.eligible.length;
+        return _operators.eligibleCount;
     }
 
     // ─── Views: prices ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -455,7 +450,8 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
         returns (I.WorkflowView memory row, I.WorkflowBody memory body)
     {
         row = _workflowRow(serviceId, workflowId);
-        (row.triggerConfig, body) = _workflows[serviceId][workflowId].texts();
+        row.triggerConfig = _workflows[serviceId][workflowId].triggerConfig();
+        body = _workflows[serviceId][workflowId].body();
     }
 
     /// Without the trigger's configuration.
@@ -485,7 +481,7 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
             (uint64 serviceId, uint64 workflowId) = (uint64(entry >> 64), uint64(entry));
             if (!_fires(serviceId, workflowId, operator)) continue;
             page[active] = _workflowRow(serviceId, workflowId);
-            (page[active].triggerConfig,) = _workflows[serviceId][workflowId].texts();
+            page[active].triggerConfig = _workflows[serviceId][workflowId].triggerConfig();
             ++active;
         }
         assembly ("memory-safe") {

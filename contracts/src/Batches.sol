@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
-import {OPERATORS_MAX, Operators} from "./Operators.sol";
+import {Operators} from "./Operators.sol";
 
 /// Who must answer a batch, and what is whose: 32 bits for each, eight to a storage word, in the order of the plan. Sandboxes of a batch
 /// create follow each other in that order too: the first one's share starts at slot 0.
@@ -12,8 +12,11 @@ library Batches {
     uint256 private constant SHARE_BITS = 8;
     uint256 private constant MARK_SHIFT = NUMBER_BITS + SHARE_BITS;
 
+    /// For `OPERATORS_MAX` parts.
+    uint256 private constant WORDS = 4;
+
     struct Batch {
-        uint256[OPERATORS_MAX / PER_WORD] words;
+        uint256[WORDS] words;
     }
 
     struct Part {
@@ -24,6 +27,8 @@ library Batches {
     }
 
     // ─── Writing ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    function empty() internal pure returns (Batch memory plan) {}
 
     /// Adds a part to a plan in memory.
     function put(Batch memory plan, uint256 index, uint256 number, uint256 share) internal pure {
@@ -54,16 +59,13 @@ library Batches {
         }
     }
 
-    /// The part that a slot is in; `index` is `parts` if there is none.
-    function findSlot(Batch storage self, uint256 parts, uint256 slot)
-        internal
-        view
-        returns (uint256 index, Part memory part)
-    {
-        for (; index < parts; ++index) {
+    /// The part that a slot is in; all zero if there is none.
+    function findSlot(Batch storage self, uint256 parts, uint256 slot) internal view returns (Part memory part) {
+        for (uint256 index = 0; index < parts; ++index) {
             _read(self, index, part);
-            if (slot < part.firstSlot + part.share) break;
+            if (slot < part.firstSlot + part.share) return part;
         }
+        return Part(0, 0, 0, 0);
     }
 
     /// The next part, where `part` holds the one before it; all zero before the first.

@@ -26,7 +26,7 @@ abstract contract BlueprintManagerBase is CoreBound {
     // ─── Hooks that change nothing ──────────────────────────────────────────────────────────────────────────────────
 
     /// Named one by one, so that a hook of a later core fails, which the core takes for its default, instead of answering nothing.
-    fallback() external payable {
+    fallback() external {
         bytes4 hook = msg.sig;
         bool isHook = hook == IBlueprintServiceManager.onApprove.selector
             || hook == IBlueprintServiceManager.onReject.selector

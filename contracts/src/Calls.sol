@@ -23,6 +23,10 @@ library Calls {
         self.word = uint256(uint160(operator)) | uint256(deadlineBlock) << 160 | uint256(job) << 200;
     }
 
+    function openBatch(Slot storage self, uint40 deadlineBlock, uint8 job, uint8 parts) internal {
+        self.word = uint256(deadlineBlock) << 160 | uint256(job) << 200 | uint256(parts) << 240;
+    }
+
     function operatorOf(Slot storage self) internal view returns (address) {
         return address(uint160(self.word));
     }

@@ -97,7 +97,7 @@ library CanonicalAbi {
         uint256 count = _word(data, start);
         if (count > (data.length - base) / WORD) return MISMATCH;
         end = base + count * WORD;
-        uint256 all;
+        uint256 all = 0;
         for (uint256 at = base; at < end; at += WORD) {
             all |= _word(data, at);
         }

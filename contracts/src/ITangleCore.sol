@@ -7,6 +7,15 @@ pragma solidity ^0.8.28;
 /// Structs stop after the last field of interest: the core's are static and go on, and what follows in the returned words is
 /// not read.
 interface ITangleCore {
+    struct JobCall {
+        uint8 jobIndex;
+        address caller;
+        uint64 createdAt;
+        uint32 resultCount;
+        bool completed;
+        bool isRFQ;
+    }
+
     struct Service {
         uint64 blueprintId;
         address owner;
@@ -29,19 +38,8 @@ interface ITangleCore {
         uint8 pricing;
     }
 
-    /// All zero if there is no such call. The core's struct, field by field and without checks of those that nobody here reads: it is
-    /// asked in every call, and a struct in memory would cost a thirtieth of the cheapest one's hook.
-    function getJobCall(uint64 serviceId, uint64 callId)
-        external
-        view
-        returns (
-            uint256 jobIndex,
-            address caller,
-            uint256 createdAt,
-            uint256 resultCount,
-            uint256 completed,
-            bool isRFQ
-        );
+    /// All zero if there is no such call.
+    function getJobCall(uint64 serviceId, uint64 callId) external view returns (JobCall memory);
 
     /// The operators that signed the quotes of an RFQ call; empty for any other.
     function getJobQuotedOperators(uint64 serviceId, uint64 callId) external view returns (address[] memory);

@@ -12,7 +12,7 @@ uint256 constant OPERATORS_MAX = 32;
 /// capacity 32, used 32, place 32, number 32, registered 8, paused 8, price per hour 96.
 ///
 /// `used` are the slots it holds over all services; they may exceed a capacity that was lowered, or that a batch was planned on. `place` is its
-/// index in the eligible set plus one, zero outside of it; `number` its index in the accounts plus one, zero if it never registered.
+/// index in the eligible set plus one, zero outside of it; `number` counts registrations from one on, zero: it never registered.
 type Load is uint256;
 
 using Loads for Load global;
@@ -102,6 +102,7 @@ library Operators {
     uint256 internal constant API_URL_BYTES_MAX = 256;
     /// Bits of an operator's number: how many may ever register.
     uint256 internal constant NUMBER_BITS = 22;
+    uint256 private constant PER_WORD = 8;
 
     struct Operator {
         Load load;
@@ -109,9 +110,13 @@ library Operators {
         string apiUrl;
     }
 
+    /// Both counts are one word, which is therefore never zero again after the first registration; and what falls out of the set is not
+    /// erased. So putting somebody back never writes a word that is zero, which would cost four times as much.
     struct Registry {
-        address[] accounts;
-        uint32[] eligible; // numbers
+        uint128 count; // of accounts
+        uint128 eligibleCount;
+        mapping(uint256 number => address) accounts;
+        mapping(uint256 index => uint256) eligible; // numbers by place, eight to a word
         mapping(address account => Operator) operators;
     }
 
@@ -126,9 +131,11 @@ library Operators {
     function register(Registry storage self, address account, OperatorProfile memory profile) internal {
         Load own = load(self, account);
         if (own.number() == 0) {
-            self.accounts.push(account);
-            if (self.accounts.length >> NUMBER_BITS != 0) revert IAgentSandboxBlueprint.RegistryFull();
-            own = own.withNumber(self.accounts.length);
+            uint256 number = uint256(self.count) + 1;
+            if (number >> NUMBER_BITS != 0) revert IAgentSandboxBlueprint.RegistryFull();
+            self.count = uint128(number);
+            self.accounts[number] = account;
+            own = own.withNumber(number);
         }
         _setProfile(self, account, own.withRegistered(true), profile);
     }
@@ -165,21 +172,28 @@ library Operators {
         uint256 place = own.place();
         bool belongs = own.registered() && !own.paused() && own.used() < own.capacity();
         if (belongs && place == 0) {
-            own = own.withPlace(self.eligible.length + 1);
-            // forge-lint: disable-next-line(unsafe-typecast)
-            self.eligible.push(uint32(own.number()));
+            uint256 size = self.eligibleCount;
+            _setEligible(self, size, own.number());
+            self.eligibleCount = uint128(size + 1);
+            own = own.withPlace(size + 1);
         } else if (!belongs && place != 0) {
-            uint256 size = self.eligible.length;
+            uint256 size = self.eligibleCount;
             if (place != size) {
-                uint32 last = self.eligible[size - 1];
-                self.eligible[place - 1] = last;
-                Operator storage moved = self.operators[self.accounts[last - 1]];
+                uint256 last = eligibleAt(self, size - 1);
+                _setEligible(self, place - 1, last);
+                Operator storage moved = self.operators[self.accounts[last]];
                 moved.load = moved.load.withPlace(place);
             }
-            self.eligible.pop();
+            self.eligibleCount = uint128(size - 1);
             own = own.withPlace(0);
         }
         self.operators[account].load = own;
+    }
+
+    function _setEligible(Registry storage self, uint256 index, uint256 number) private {
+        uint256 shift = index % PER_WORD * 32;
+        uint256 others = self.eligible[index / PER_WORD] & ~(uint256(type(uint32).max) << shift);
+        self.eligible[index / PER_WORD] = others | number << shift;
     }
 
     // ─── Changes: services ──────────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +234,7 @@ library Operators {
         uint256 count = tenancy.holdings.count();
         for (uint256 i; i < count && i < OPERATORS_MAX; ++i) {
             (uint256 number, uint256 slots) = tenancy.holdings.at(i);
-            address account = self.accounts[number - 1];
+            address account = self.accounts[number];
             Load own = load(self, account);
             _store(self, account, own.withUsed(own.used() - slots));
         }
@@ -255,8 +269,9 @@ library Operators {
         return tenancy.holdings.slotsOf(load(self, account).number());
     }
 
-    function accountOf(Registry storage self, uint256 number) internal view returns (address) {
-        return self.accounts[number - 1];
+    /// The number of the operator at this place of the set, which must be within it.
+    function eligibleAt(Registry storage self, uint256 index) internal view returns (uint256) {
+        return self.eligible[index / PER_WORD] >> (index % PER_WORD * 32) & type(uint32).max;
     }
 
     function view_(Registry storage self, address account)

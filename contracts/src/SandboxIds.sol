@@ -18,7 +18,7 @@ library SandboxIds {
             if (text[pos + i] != PREFIX[i]) return (false, 0, 0, 0);
         }
 
-        uint256[3] memory numbers;
+        uint256[3] memory numbers = [uint256(0), 0, 0];
         pos += PREFIX_BYTES;
         for (uint256 i; i < 3; ++i) {
             (ok, numbers[i], pos) = _number(text, pos, i == 2 ? type(uint8).max : type(uint64).max);

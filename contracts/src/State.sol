@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+
 import {Batches} from "./Batches.sol";
 import {Calls} from "./Calls.sol";
 import {CoreBound} from "./CoreBound.sol";
 import {IAgentSandboxBlueprint} from "./IAgentSandboxBlueprint.sol";
 import {ITangleCore} from "./ITangleCore.sol";
 import {JobTable} from "./JobTable.sol";
-import {OPERATORS_MAX, Operators} from "./Operators.sol";
+import {Load, OPERATORS_MAX, Operators} from "./Operators.sol";
 import {Workflows} from "./Workflows.sol";
 
 /// What the blueprint remembers, and what both of its halves do with it: `AgentSandboxBlueprint` and `AgentSandboxAnnex`, whose code runs
@@ -88,9 +90,87 @@ abstract contract State is CoreBound {
 
     // ─── Assignments ────────────────────────────────────────────────────────────────────────────────────────────────
 
+    /// Who submitted the call, and whether it carries quotes: two words of the struct that `CORE.getJobCall` gives. Every call asks this, and
+    /// to decode the rest would cost a thirtieth of the cheapest one's hook.
+    function _submission(uint64 serviceId, uint64 callId) internal view returns (address sender, bool isRFQ) {
+        address core = address(CORE);
+        bytes memory question = abi.encodeCall(ITangleCore.getJobCall, (serviceId, callId));
+        assembly ("memory-safe") {
+            let answer := mload(0x40)
+            if iszero(staticcall(gas(), core, add(question, 0x20), mload(question), answer, 0xc0)) {
+                returndatacopy(answer, 0, returndatasize())
+                revert(answer, returndatasize())
+            }
+            sender := mload(add(answer, 0x20))
+            isRFQ := mload(add(answer, 0xa0))
+        }
+    }
+
     function _deadline(uint8 job) internal view returns (uint40) {
         // forge-lint: disable-next-line(unsafe-typecast)
         return uint40(block.number + (JobTable.answerMs(job) + BLOCK_TIME_MS - 1) / BLOCK_TIME_MS);
+    }
+
+    // ─── Writing what one half alone writes ─────────────────────────────────────────────────────────────────────────
+    // Here all the same, so that what the halves share can be read in one place.
+
+    function _openService(uint64 serviceId, uint64 requestId) internal {
+        Service storage service = _services[serviceId];
+        (service.seed, service.opened) = (_requestSeeds[requestId], true);
+        delete _requestSeeds[requestId];
+    }
+
+    function _setTarget(uint64 serviceId, uint64 callId, uint64 targetCall, uint8 slot) internal {
+        _targets[serviceId][callId] = Target(targetCall, slot);
+    }
+
+    function _setTried(uint64 serviceId, uint64 callId, uint256 epoch, uint256 number) internal {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        _tried[serviceId][callId][epoch] = uint32(number);
+    }
+
+    function _setResponse(uint64 serviceId, uint64 callId, bytes32 responseHash) internal {
+        _responses[serviceId][callId] = responseHash;
+    }
+
+    function _giveWorkflow(address operator, uint64 serviceId, uint64 workflowId) internal {
+        _workflowsOf[operator].push(uint128(serviceId) << 64 | workflowId);
+    }
+
+    function _noteLeft(uint64 serviceId, address operator) internal {
+        _leftAt[serviceId][operator] = block.number;
+    }
+
+    function _setFloor(address asset, uint256 perOperatorHour) internal {
+        (_floorAsset, _floorPerOperatorHour) = (asset, perOperatorHour);
+    }
+
+    // ─── Choosing operators ─────────────────────────────────────────────────────────────────────────────────────────
+
+    /// An operator of the service that may be given something new, and is neither `except` nor had the call before; zero if there is none.
+    /// The members are drawn one after another, as `Selection` does, until one will do: every such operator is equally likely.
+    function _drawFree(uint64 serviceId, uint64 callId, uint16 epoch, uint256 except) internal view returns (address) {
+        Service storage service = _services[serviceId];
+        uint32[] memory leaving = service.tenancy.leaving;
+        uint32[OPERATORS_MAX] storage tried = _tried[serviceId][callId];
+        address[] memory members = CORE.getServiceOperators(serviceId);
+        bytes32 seed = keccak256(abi.encode(service.seed, serviceId, callId, epoch));
+        for (uint256 i; i < members.length && i < OPERATORS_MAX; ++i) {
+            uint256 place = i + uint256(keccak256(abi.encode(seed, i))) % (members.length - i);
+            address drawn = members[place];
+            members[place] = members[i];
+            Load load = _operators.load(drawn);
+            bool isFree = Operators.freeSlots(load, leaving) != 0 && load.number() != except;
+            for (uint256 j; isFree && j + 1 < epoch; ++j) {
+                isFree = tried[j] != load.number();
+            }
+            if (isFree) return drawn;
+        }
+        return address(0);
+    }
+
+    function _freeSlots(uint64 serviceId, address operator) internal view returns (uint256) {
+        return Operators.freeSlots(_operators.load(operator), _services[serviceId].tenancy.leaving);
     }
 
     // ─── Slots ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,8 +179,8 @@ abstract contract State is CoreBound {
     function _holder(uint64 serviceId, uint64 callId, uint256 slot) internal view returns (address) {
         Calls.Call memory call = _calls[serviceId][callId].load();
         if (call.parts == 0) return call.operator;
-        (uint256 index, Batches.Part memory part) = _batches[serviceId][callId].findSlot(call.parts, slot);
-        return index == call.parts ? address(0) : _operators.accountOf(part.number);
+        // Of no part the number is zero, and of zero the account.
+        return _operators.accounts[_batches[serviceId][callId].findSlot(call.parts, slot).number];
     }
 
     /// The slots that take up capacity: of a single create from the assignment on, of a batch once a receipt names them.
@@ -148,6 +228,6 @@ abstract contract State is CoreBound {
         uint256 perOperatorHour = _floorPerOperatorHour;
         if (perOperatorHour == 0) return 0;
         if (ttl == 0) revert IAgentSandboxBlueprint.NoPriceWithoutEnd();
-        return perOperatorHour * operatorCount * ((uint256(ttl) + 1 hours - 1) / 1 hours);
+        return perOperatorHour * operatorCount * Math.ceilDiv(ttl, 1 hours);
     }
 }

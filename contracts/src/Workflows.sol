@@ -74,29 +74,39 @@ library Workflows {
 
     // ─── Reading ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// The trigger's configuration, and the body with `stored` false if it is only in the log.
-    function texts(Workflow storage self)
-        internal
-        view
-        returns (string memory triggerConfig, IAgentSandboxBlueprint.WorkflowBody memory body)
-    {
-        if (self.text == address(0)) return ("", body);
-        bytes memory all = SSTORE2.read(self.text);
-        uint256 next;
-        (triggerConfig, next) = _fieldAt(all, 0);
-        if (!self.isWhole) return (triggerConfig, body);
-        body.stored = true;
-        (body.name, next) = _fieldAt(all, next);
-        (body.workflowJson, next) = _fieldAt(all, next);
-        (body.sandboxConfigJson,) = _fieldAt(all, next);
+    function triggerConfig(Workflow storage self) internal view returns (string memory) {
+        return _fieldAt(_read(self), 0);
     }
 
-    function _fieldAt(bytes memory all, uint256 start) private pure returns (string memory, uint256 next) {
-        uint256 length = uint256(uint8(all[start])) << 8 | uint8(all[start + 1]);
-        bytes memory value = new bytes(length);
-        for (uint256 i; i < length; ++i) {
+    /// With `stored` false where the body is only in the log.
+    function body(Workflow storage self) internal view returns (IAgentSandboxBlueprint.WorkflowBody memory whole) {
+        if (!self.isWhole) return whole;
+        bytes memory all = _read(self);
+        whole.stored = true;
+        whole.name = _fieldAt(all, 1);
+        whole.workflowJson = _fieldAt(all, 2);
+        whole.sandboxConfigJson = _fieldAt(all, 3);
+    }
+
+    function _read(Workflow storage self) private view returns (bytes memory) {
+        return self.text == address(0) ? bytes("") : SSTORE2.read(self.text);
+    }
+
+    /// The field after so many others; empty where there is no text.
+    function _fieldAt(bytes memory all, uint256 before) private pure returns (string memory) {
+        if (all.length == 0) return "";
+        uint256 start = 0;
+        for (uint256 i = 0; i < before; ++i) {
+            start += LENGTH_BYTES + _lengthAt(all, start);
+        }
+        bytes memory value = new bytes(_lengthAt(all, start));
+        for (uint256 i = 0; i < value.length; ++i) {
             value[i] = all[start + LENGTH_BYTES + i];
         }
-        return (string(value), start + LENGTH_BYTES + length);
+        return string(value);
+    }
+
+    function _lengthAt(bytes memory all, uint256 start) private pure returns (uint256) {
+        return uint256(uint8(all[start])) << 8 | uint8(all[start + 1]);
     }
 }

@@ -19,18 +19,10 @@ contract FakeCore is ITangleCore {
     error ServiceNotFound();
     error NotQuoted();
     error QuotedTwice();
+    error AggregationRequired();
     error NotMember();
     error MayNotLeave();
     error MayNotJoin();
-
-    struct JobCall {
-        uint8 jobIndex;
-        address caller;
-        uint64 createdAt;
-        uint32 resultCount;
-        bool completed;
-        bool isRFQ;
-    }
 
     uint256 public constant HOOK_GAS_MAX = 500_000;
     uint256 private constant OPERATORS_MIN = 1;
@@ -50,11 +42,32 @@ contract FakeCore is ITangleCore {
     mapping(uint64 => mapping(uint64 => address[])) private _quoted;
     mapping(uint64 => mapping(uint64 => mapping(address => bool))) private _hasAnswered;
 
+    // ─── Hooks ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// One that may refuse.
+    function _callManager(bytes memory payload) private {
+        (bool ok, bytes memory reason) = _hook(payload);
+        if (ok) return;
+        assembly ("memory-safe") {
+            revert(add(reason, 0x20), mload(reason))
+        }
+    }
+
+    /// One that may not.
+    function _tryCallManager(bytes memory payload) private {
+        (bool ok,) = _hook(payload);
+        if (!ok) emit HookFailed(bytes4(payload));
+    }
+
+    function _hook(bytes memory payload) internal virtual returns (bool, bytes memory) {
+        return address(manager).call{gas: HOOK_GAS_MAX}(payload);
+    }
+
     // ─── Blueprint and registration ─────────────────────────────────────────────────────────────────────────────────
 
     function createBlueprint(IBlueprintServiceManager manager_, uint64 id, address owner) external {
         (manager, blueprintOwner) = (manager_, owner);
-        manager.onBlueprintCreated{gas: HOOK_GAS_MAX}(id, owner, address(this));
+        _callManager(abi.encodeCall(manager.onBlueprintCreated, (id, owner, address(this))));
     }
 
     /// Of the services to come.
@@ -67,14 +80,11 @@ contract FakeCore is ITangleCore {
     }
 
     function register(address operator, bytes calldata inputs) external {
-        manager.onRegister{gas: HOOK_GAS_MAX}(operator, inputs);
+        _callManager(abi.encodeCall(manager.onRegister, (operator, inputs)));
     }
 
     function unregister(address operator) external {
-        try manager.onUnregister{gas: HOOK_GAS_MAX}(operator) {}
-        catch {
-            emit HookFailed(manager.onUnregister.selector);
-        }
+        _tryCallManager(abi.encodeCall(manager.onUnregister, (operator)));
     }
 
     // ─── Services ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +105,9 @@ contract FakeCore is ITangleCore {
         address paidIn,
         uint256 amount
     ) public returns (uint64 id) {
-        manager.onRequest{gas: HOOK_GAS_MAX}(++requestCount, owner, operators, inputs, ttl, paidIn, amount);
+        _callManager(
+            abi.encodeCall(manager.onRequest, (++requestCount, owner, operators, inputs, ttl, paidIn, amount))
+        );
         id = ++serviceCount;
         _operators[id] = operators;
         _activate(id, owner, ttl);
@@ -105,15 +117,14 @@ contract FakeCore is ITangleCore {
         Service storage service = _services[id];
         (service.blueprintId, service.owner, service.createdAt) = (1, owner, uint64(block.timestamp));
         (service.ttl, service.pricing) = (ttl, pricing);
-        manager.onServiceInitialized{gas: HOOK_GAS_MAX}(1, requestCount, id, owner, new address[](0), ttl);
+        _tryCallManager(
+            abi.encodeCall(manager.onServiceInitialized, (1, requestCount, id, owner, new address[](0), ttl))
+        );
     }
 
     function terminate(uint64 serviceId) external {
         _services[serviceId].terminatedAt = uint64(block.timestamp);
-        try manager.onServiceTermination{gas: HOOK_GAS_MAX}(serviceId, msg.sender) {}
-        catch {
-            emit HookFailed(manager.onServiceTermination.selector);
-        }
+        _tryCallManager(abi.encodeCall(manager.onServiceTermination, (serviceId, msg.sender)));
     }
 
     /// As `extendServiceFromQuotes`, of which no hook tells.
@@ -125,15 +136,15 @@ contract FakeCore is ITangleCore {
         _requireActive(serviceId);
         if (isServiceOperator(serviceId, operator) || !manager.canJoin{gas: HOOK_GAS_MAX}(serviceId, operator)) revert MayNotJoin();
         _operators[serviceId].push(operator);
-        manager.onOperatorJoined{gas: HOOK_GAS_MAX}(serviceId, operator, 10_000);
+        _tryCallManager(abi.encodeCall(manager.onOperatorJoined, (serviceId, operator, 10_000)));
     }
 
     function scheduleExit(uint64 serviceId, address operator) external {
-        manager.onExitScheduled{gas: HOOK_GAS_MAX}(serviceId, operator, 0);
+        _tryCallManager(abi.encodeCall(manager.onExitScheduled, (serviceId, operator, 0)));
     }
 
     function cancelExit(uint64 serviceId, address operator) external {
-        manager.onExitCanceled{gas: HOOK_GAS_MAX}(serviceId, operator);
+        _tryCallManager(abi.encodeCall(manager.onExitCanceled, (serviceId, operator)));
     }
 
     function leave(uint64 serviceId, address operator) external {
@@ -150,11 +161,7 @@ contract FakeCore is ITangleCore {
             if (members.length == OPERATORS_MIN) revert MayNotLeave();
             members[i] = members[members.length - 1];
             members.pop();
-            try manager.onOperatorLeft{gas: HOOK_GAS_MAX}(serviceId, operator) {}
-            catch {
-                emit HookFailed(manager.onOperatorLeft.selector);
-            }
-            return;
+            return _tryCallManager(abi.encodeCall(manager.onOperatorLeft, (serviceId, operator)));
         }
         revert NotMember();
     }
@@ -175,7 +182,7 @@ contract FakeCore is ITangleCore {
         _calls[serviceId][callId] = JobCall(job, msg.sender, uint64(block.timestamp), 0, false, quoted.length != 0);
         _inputsHashes[serviceId][callId] = keccak256(inputs);
         _quoted[serviceId][callId] = quoted;
-        manager.onJobCall{gas: HOOK_GAS_MAX}(serviceId, job, callId, inputs);
+        _callManager(abi.encodeCall(manager.onJobCall, (serviceId, job, callId, inputs)));
     }
 
     function submitResult(uint64 serviceId, uint64 callId, bytes calldata output) external {
@@ -194,14 +201,16 @@ contract FakeCore is ITangleCore {
         if (call.completed || _hasAnswered[serviceId][callId][msg.sender]) revert AlreadyAnswered();
         if (!isServiceOperator(serviceId, msg.sender)) revert NotMember();
         if (call.isRFQ && !_isAmong(_quoted[serviceId][callId], msg.sender)) revert NotQuoted();
+        if (manager.requiresAggregation{gas: HOOK_GAS_MAX}(serviceId, call.jobIndex)) revert AggregationRequired();
         _hasAnswered[serviceId][callId][msg.sender] = true;
         ++call.resultCount;
 
         bytes32 inputsHash = _inputsHashes[serviceId][callId];
-        try manager.onJobResult{gas: HOOK_GAS_MAX}(serviceId, call.jobIndex, callId, msg.sender, inputsHash, output) {}
-        catch {
-            emit HookFailed(manager.onJobResult.selector);
-        }
+        _tryCallManager(
+            abi.encodeCall(
+                manager.onJobResult, (serviceId, call.jobIndex, callId, msg.sender, inputsHash, output)
+            )
+        );
 
         emit JobResultSubmitted(serviceId, callId, msg.sender, output);
 
@@ -242,13 +251,8 @@ contract FakeCore is ITangleCore {
         return _calls[serviceId][callId].completed;
     }
 
-    function getJobCall(uint64 serviceId, uint64 callId)
-        external
-        view
-        returns (uint256, address, uint256, uint256, uint256, bool)
-    {
-        JobCall storage call = _calls[serviceId][callId];
-        return (call.jobIndex, call.caller, call.createdAt, call.resultCount, call.completed ? 1 : 0, call.isRFQ);
+    function getJobCall(uint64 serviceId, uint64 callId) external view returns (JobCall memory) {
+        return _calls[serviceId][callId];
     }
 
     function getJobQuotedOperators(uint64 serviceId, uint64 callId) external view returns (address[] memory) {

@@ -44,9 +44,13 @@ abstract contract Fixture is Test {
     function setUp() public virtual {
         vm.roll(1000);
         vm.warp(1_800_000_000);
-        core = new FakeCore();
+        core = newCore();
         blueprint = deploy();
         core.createBlueprint(blueprint, 1, creator);
+    }
+
+    function newCore() internal virtual returns (FakeCore) {
+        return new FakeCore();
     }
 
     function deploy() internal returns (IBlueprint) {

@@ -111,7 +111,7 @@ contract Life is Fixture {
 
     function callOnSandbox(uint256 which, uint8 slot, bool isDelete) external {
         if (_creates.length == 0) return;
-        Place memory target = _creates[which % _creates.length];
+        Place memory target = aLiveCreate(which);
         uint8 job = isDelete ? JOB_SANDBOX_DELETE : JOB_EXEC;
         string memory id = idOf(target.service, target.call, slot % target.slots);
         submit(target.service, job, Inputs.onSandbox(job, id), type(uint256).max, 0);
@@ -148,7 +148,7 @@ contract Life is Fixture {
 
     function answerOne(uint256 which, uint8 outcome, uint8 by, uint256 detail) public {
         if (_calls.length == 0) return;
-        Place memory place = _calls[which % _calls.length];
+        Place memory place = anOpenCall(which);
         I.Assignment memory before = blueprint.assignment(place.service, place.call);
         bool wasCompleted = core.isCompleted(place.service, place.call);
         address operator = by % 4 == 0 ? operator_(by / 4) : whoIsDue(place, before, by);
@@ -236,7 +236,7 @@ contract Life is Fixture {
 
     function reassignOne(uint256 which) external {
         if (_calls.length == 0) return;
-        Place memory place = _calls[which % _calls.length];
+        Place memory place = which % 4 == 0 ? _calls[which % _calls.length] : anOpenCall(which);
         I.Assignment memory before = blueprint.assignment(place.service, place.call);
         bool serves = core.isServiceOperator(place.service, before.operator);
         try blueprint.reassign(place.service, place.call) {
@@ -293,6 +293,21 @@ contract Life is Fixture {
 
     function workflows() external view returns (Place[] memory) {
         return _workflows;
+    }
+
+    /// From there on the first that is, or else that one.
+    function anOpenCall(uint256 which) private view returns (Place memory place) {
+        for (uint256 i; i < _calls.length; ++i) {
+            place = _calls[(which % _calls.length + i) % _calls.length];
+            if (!core.isCompleted(place.service, place.call)) return place;
+        }
+    }
+
+    function aLiveCreate(uint256 which) private view returns (Place memory place) {
+        for (uint256 i; i < _creates.length; ++i) {
+            place = _creates[(which % _creates.length + i) % _creates.length];
+            if (stateOf(place.service, place.call) == I.SandboxState.Live) return place;
+        }
     }
 
     function any(uint256 service) private view returns (uint64) {

@@ -246,8 +246,13 @@ impl Reader {
         stop: CancellationToken,
     ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
         let Self { chain, records, fleet, sender, me } = self;
-        let reconciler =
-            Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
+        let reconciler = Reconciler {
+            chain: chain.clone(),
+            records: records.clone(),
+            fleet: fleet.clone(),
+            sender: sender.clone(),
+            me,
+        };
         tokio::spawn(reconciler.run(stop.clone()));
         let offer = config.offer.clone();
         let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };

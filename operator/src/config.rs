@@ -233,7 +233,8 @@ mod tests {
     #[test]
     fn a_core_hour_may_have_a_price_in_tokens_too() {
         let token = "0x7bc06c482DEAd17c0e297aFbC32f6e63d3846650";
-        let config = read(&[("PRICE_PER_HOUR_TOKENS", &format!("{token} = 250, ")), ("QUOTE_TTL_SECONDS", "15")]).unwrap();
+        let config =
+            read(&[("PRICE_PER_HOUR_TOKENS", &format!("{token} = 250, ")), ("QUOTE_TTL_SECONDS", "15")]).unwrap();
         let prices = BTreeMap::from([(token.parse().unwrap(), U256::from(250))]);
         assert_eq!((config.offer.token_prices_per_hour, config.offer.quote_life_s), (prices, 15));
     }

@@ -224,7 +224,7 @@ async fn a_quote_is_good_once_for_its_customer_its_inputs_and_its_time() -> Resu
     let forged = refusal(account.send(&redeem(&cheaper, &request)).await)?;
     assert!(forged.contains("has not signed this quote"), "{forged}");
 
-    market.ground.chain.pass_time(400).await?;
+    market.ground.chain.pass_time(700).await?;
     let over = format!("the quote of operator {} was good until unix time {}", fresh.operator, fresh.details.expiry);
     assert_eq!(refusal(account.send(&redeem(&fresh, &request)).await)?, over);
     let early = account.submit_quoted(service, request.clone(), vec![fresh]).await;
@@ -268,7 +268,8 @@ async fn the_command_line_asks_shows_and_pays_the_cheapest() -> Result<()> {
     assert!(text.starts_with("0.00005 "), "{text}");
 
     let hour = ["--cpu", "1", "--ttl-blocks", "3600"];
-    let asked = market.customer.json(&[&["quote", "--service", &service, "--job", "create"], &hour[..]].concat()).await?;
+    let asked =
+        market.customer.json(&[&["quote", "--service", &service, "--job", "create"], &hour[..]].concat()).await?;
     let offers: Vec<QuoteBody> = serde_json::from_value(asked["offers"].clone())?;
     let operators: Vec<Address> = offers.iter().map(|offer| offer.operator).collect();
     assert_eq!(operators, [Ground::address(SECOND_OPERATOR), Ground::address(OPERATOR)], "cheapest first");

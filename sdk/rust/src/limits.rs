@@ -10,8 +10,6 @@ pub const SERVICE_OPERATORS_MAX: u32 = 32;
 pub const PAYMENT_UNITS_MIN: u64 = 100;
 /// Decimals of a token that amounts can be written in: 10 to this power still fits a word.
 pub const TOKEN_DECIMALS_MAX: u8 = 77;
-/// Transactions of a deployment. One that needs more does not get ahead.
-pub const DEPLOY_STEPS_MAX: usize = 16;
 
 /// Time for one request to a node.
 pub const RPC_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,7 +46,7 @@ pub const QUOTE_ROUNDS_MAX: u64 = 8;
 /// Quotes of one operator in one second: what bounds the memory and the time that strangers cost.
 pub const QUOTES_PER_SECOND_MAX: usize = 1_024;
 /// Seconds beyond their life that quotes are good for, to be told apart.
-pub const QUOTE_SPREAD_S_MAX: u64 = QUOTE_ROUNDS_MAX * SERVICE_OPERATORS_MAX as u64;
+pub const QUOTE_SPREAD_S_MAX: u64 = (QUOTE_ROUNDS_MAX + 1) * SERVICE_OPERATORS_MAX as u64;
 /// Steps back of a clock that are waited out.
 pub const CLOCK_STEP_S_MAX: u64 = 60;
 /// Time for an operator to quote.

@@ -138,7 +138,10 @@ mod tests {
         assert_eq!(read_one(5, &create), Err("unsupported: job 5 is not offered".into()));
         assert_eq!(read_one(42, &create), Err("unsupported: job 42 is not offered".into()));
         let cut = Bytes::copy_from_slice(&create[1..]);
-        assert_eq!(read_one(0, &cut), Err("bad_request: not the canonical ABI encoding of SandboxCreateRequest".into()));
+        assert_eq!(
+            read_one(0, &cut),
+            Err("bad_request: not the canonical ABI encoding of SandboxCreateRequest".into())
+        );
         let long = Bytes::from(vec![0; JOB_INPUT_BYTES_MAX + 1]);
         assert!(read_one(0, &long).unwrap_err().contains("bytes long"));
         let image = CreateBuilder::new().image("evil").build().unwrap();

@@ -61,7 +61,13 @@ pub(super) struct ChainMarket {
     /// Only this service, where one is named.
     only: Option<u64>,
     block_time_ms: OnceCell<u64>,
-    known: Mutex<HashMap<(u64, u8), (Instant, Option<Terms>)>>,
+    known: Mutex<HashMap<(u64, u8), Remembered>>,
+}
+
+/// What was found at some instant; nothing is remembered as well.
+struct Remembered {
+    at: Instant,
+    terms: Option<Terms>,
 }
 
 impl ChainMarket {
@@ -71,8 +77,8 @@ impl ChainMarket {
 
     fn remembered(&self, service: u64, job: u8) -> Option<Option<Terms>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, terms) = known.get(&(service, job))?;
-        (at.elapsed() < QUOTE_TERMS_AGE_MAX).then_some(*terms)
+        let found = known.get(&(service, job))?;
+        (found.at.elapsed() < QUOTE_TERMS_AGE_MAX).then_some(found.terms)
     }
 
     fn remember(&self, service: u64, job: u8, terms: Option<Terms>) {
@@ -80,7 +86,7 @@ impl ChainMarket {
         if known.len() >= QUOTE_TERMS_MAX {
             known.clear();
         }
-        known.insert((service, job), (Instant::now(), terms));
+        known.insert((service, job), Remembered { at: Instant::now(), terms });
     }
 
     async fn ask(&self, service: u64, job: u8) -> Result<Option<Terms>, ReadError> {
@@ -134,6 +140,12 @@ impl Market for ChainMarket {
 }
 
 impl Terms {
+    /// Whether a sandbox that lives so many blocks would outlive the service, by the contract's own reckoning.
+    pub(super) fn outlived_by(&self, blocks: u64) -> bool {
+        let life_ms = u128::from(blocks) * u128::from(self.block_time_ms);
+        self.ends_at.is_some_and(|end| u128::from(self.now()) * 1_000 + life_ms > u128::from(end) * 1_000)
+    }
+
     /// The present second: this host's, or the chain's where that is ahead.
     pub(super) fn now(&self) -> u64 {
         let here = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

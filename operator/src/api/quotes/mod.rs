@@ -18,7 +18,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use sandbox_fleet::Fleet;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::pricing::{Tariff, price};
+use sandbox_fleet::pricing::{Life, Tariff, Work, price};
 use sandbox_fleet::request::Images;
 use sandbox_protocol::http::{QuoteBody, QuoteRequest};
 use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
@@ -109,6 +109,12 @@ impl Quoting {
         let terms = terms.ok_or(ApiError::NoService(request.service))?;
         if let Some(sandbox) = asked.sandbox {
             self.holds(sandbox, asked.job, (request, &terms)).await?;
+        }
+        if let Work::Sandboxes { life: Life::Blocks(blocks), .. } = asked.work
+            && terms.outlived_by(blocks)
+        {
+            let message = format!("a sandbox of {blocks} blocks would outlive its service");
+            return Err(Failure::new(FailureCode::BadRequest, message).into());
         }
         let draft = self.draft(request, &asked, &terms)?;
         let words = {

@@ -13,6 +13,7 @@ use sandbox_fleet::request::Resources;
 use sandbox_protocol::CallKey;
 use sandbox_protocol::http::ErrorBody;
 use sandbox_sdk::chain::ReadError;
+use sandbox_sdk::limits::{QUOTE_ROUNDS_MAX, QUOTE_SPREAD_S_MAX, SERVICE_OPERATORS_MAX};
 use sandbox_sdk::quotes::{Expectation, of_body, verify};
 use sandbox_sdk::requests::{CreateBuilder, ExecBuilder, JobRequest, delete};
 use tokio_util::sync::CancellationToken;
@@ -141,7 +142,9 @@ async fn a_quote_is_signed_for_the_customer_and_the_inputs_and_is_good_for_a_whi
     let quote = of_body(&body);
     assert_eq!(quote.operator, desk.operator);
     assert_eq!(verify(&quote, &expected, body.timestamp), Ok(()));
-    assert_eq!(body.expiry - body.timestamp, LIFE_S + 2, "the operator's place is what tells its quotes apart");
+    let life_s = body.expiry - body.timestamp;
+    assert!(life_s >= LIFE_S && life_s < LIFE_S + QUOTE_SPREAD_S_MAX, "{life_s}");
+    assert_eq!(body.expiry % u64::from(SERVICE_OPERATORS_MAX), 2, "the operator's place tells its quotes from others'");
     // A core and its worth of memory for an hour, and a part of a core's worth of disk.
     let disk = HOUR_WEI * 10 / 256;
     assert_eq!((body.asset, body.price), (Address::ZERO, U256::from(2 * HOUR_WEI + disk)));
@@ -171,6 +174,16 @@ async fn a_sandbox_without_an_end_costs_as_long_as_its_service_lasts() {
     let (long, short) = (long.ask(&endless).await.unwrap(), short.ask(&endless).await.unwrap());
     assert!(short.price > U256::from(4 * HOUR_WEI) && long.price > short.price, "{} {}", short.price, long.price);
     assert!(long.price <= short.price * U256::from(2));
+}
+
+#[tokio::test]
+async fn a_sandbox_that_would_outlive_its_service_is_not_quoted() {
+    let ends = u64::MAX / 2;
+    let ending = |left_s| {
+        Desk::with(move |market| (market.terms.chain_time, market.terms.ends_at) = (ends - left_s, Some(ends)))
+    };
+    assert!(ending(3_600).ask(&create()).await.is_ok(), "to the last second");
+    assert_eq!(ending(3_599).ask(&create()).await, refusal(422, "bad_request"));
 }
 
 #[tokio::test]
@@ -237,7 +250,7 @@ async fn questions_are_bounded_in_size_number_and_rate() {
             refused => break refused,
         }
     };
-    assert_eq!((busy, quoted), (refusal(429, "busy"), sandbox_sdk::limits::QUOTE_ROUNDS_MAX));
+    assert_eq!((busy, quoted), (refusal(429, "busy"), QUOTE_ROUNDS_MAX));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,8 @@ pub(crate) mod client;
 use std::time::Duration;
 
 use alloy::primitives::Address;
-use sandbox_protocol::{CallKey, Job, Outcome};
 use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, ErrorBody};
+use sandbox_protocol::{CallKey, Job, Outcome};
 use tokio::time::Instant;
 
 use crate::chain::{Account, ReadError, SubmittedJob};

@@ -34,7 +34,7 @@ use crate::chain::pause::Pause;
 use crate::chain::{Chain, ConnectError, ReadError, SendError, Sender};
 use crate::contracts::ITangleCore::{BlueprintCreated, ITangleCoreInstance};
 use crate::deployment::{Addresses, Deployment};
-use crate::limits::{DEPLOY_STEPS_MAX, MINED_WITHIN_DEFAULT};
+use crate::limits::MINED_WITHIN_DEFAULT;
 
 pub use artifact::{Artifact, ArtifactError};
 pub use asset::{AmountError, Asset, AssetError};
@@ -243,8 +243,8 @@ pub enum DeployError {
         /// What the chain said.
         source: SendError,
     },
-    /// The node does not show what was sent.
-    #[error("the node does not show what was sent: {} is left to do again", .0)]
+    /// The node does not show what was sent, or no longer.
+    #[error("the node does not show what was done: {0}")]
     Stuck(String),
     /// The core does not have what was sent.
     #[error("the deployment is not what was asked for")]
@@ -269,6 +269,8 @@ pub struct Deployer {
     provider: DynProvider,
     from: Address,
     addresses: Addresses,
+    /// What the last transaction did.
+    last: Option<String>,
 }
 
 /// Deploys the contract, creates the blueprint with its 42 jobs, sets their prices and checks the result.
@@ -278,8 +280,7 @@ pub struct Deployer {
 pub async fn deploy(plan: &Plan, owner: PrivateKeySigner) -> Result<Deployment, DeployError> {
     let mut deployer = Deployer::open(plan.clone(), owner.address(), None).await?;
     let sender = deployer.sender(owner);
-    for _ in 0..DEPLOY_STEPS_MAX {
-        let Some(done) = deployer.advance(&sender).await? else { break };
+    while let Some(done) = deployer.advance(&sender).await? {
         tracing::debug!(what = done.what, transaction = %done.transaction, "deploying");
     }
     deployer.deployment().await
@@ -308,7 +309,7 @@ impl Deployer {
             core: plan.core,
             source: ReadError::of("blueprintCount", error),
         })?;
-        Ok(Self { plan, provider, from, addresses })
+        Ok(Self { plan, provider, from, addresses, last: None })
     }
 
     /// Names a node in the addresses that everybody may use.
@@ -357,6 +358,10 @@ impl Deployer {
         if steps.is_empty() {
             return Ok(None);
         }
+        let what = steps[0].what();
+        if self.last.as_ref() == Some(&what) {
+            return Err(DeployError::Stuck(what));
+        }
         self.send(sender, steps.remove(0)).await.map(Some)
     }
 
@@ -395,6 +400,7 @@ impl Deployer {
             Step::SetAsset { .. } | Step::SetRates { .. } | Step::SetFloor { .. } => {}
             Step::SetSources { .. } | Step::SetMetadata { .. } => {}
         }
+        self.last = Some(what.clone());
         self.is_shown(mined.block, &what).await?;
         Ok(Done { what, transaction: mined.transaction, gas_used: mined.receipt.gas_used })
     }

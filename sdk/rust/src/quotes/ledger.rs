@@ -7,11 +7,12 @@
 //! that is where quotes are told apart:
 //!
 //! ```text
-//! expiry = timestamp + life + round × PLACES + place
+//! expiry = (timestamp + life, rounded up to a multiple of PLACES) + round × PLACES + place
 //! ```
 //!
-//! `place` is the operator's index among the operators of the service, below `PLACES`, so no two of them ever sign the same
-//! words, without talking to each other. `round` counts the quotes of one operator that would otherwise be the same; quotes of
+//! `place` is the operator's index among the operators of the service, below `PLACES`. So what remains of an expiry after
+//! division by `PLACES` names the operator, however long its quotes live, and no two of a service ever sign the same words,
+//! without talking to each other. `round` counts the quotes of one operator that would otherwise be the same; quotes of
 //! different seconds differ by their timestamp. All operators of a service read the same list from the chain. While it is
 //! changing, one may be a block behind: then two may share a place for that long, and the worst that comes of it is that a
 //! customer who redeems both is told to ask again.
@@ -90,14 +91,15 @@ impl Ledger {
     }
 
     fn words(&self, draft: &Draft, round: u64) -> JobQuoteDetails {
-        let spread = round * PLACES + u64::from(draft.place) % PLACES;
+        let last_s =
+            self.second.saturating_add(self.life_s).div_ceil(PLACES).saturating_add(round).saturating_mul(PLACES);
         JobQuoteDetails {
             requester: draft.requester,
             serviceId: draft.service,
             jobIndex: draft.job,
             price: draft.price,
             timestamp: self.second,
-            expiry: self.second.saturating_add(self.life_s).saturating_add(spread),
+            expiry: last_s.saturating_add(u64::from(draft.place) % PLACES),
             confidentiality: draft.confidentiality,
             inputsHash: draft.inputs_hash,
         }
@@ -107,6 +109,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::QUOTE_SPREAD_S_MAX;
 
     const NOW: u64 = 1_000_000;
     const LIFE_S: u64 = 300;
@@ -117,10 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn operators_of_one_service_never_quote_the_same_words() {
+    fn operators_of_one_service_never_quote_the_same_words_however_long_their_quotes_live() {
         let mut words = HashSet::new();
         for place in 0..SERVICE_OPERATORS_MAX {
-            let mut ledger = Ledger::new(LIFE_S);
+            let mut ledger = Ledger::new(LIFE_S + 7 * u64::from(place));
             while let Ok(quote) = ledger.enter(&draft(place), NOW) {
                 assert!(words.insert(quote.eip712_hash_struct()), "place {place}: {quote:?}");
             }
@@ -133,12 +136,17 @@ mod tests {
         let mut ledger = Ledger::new(LIFE_S);
         for round in 0..QUOTE_ROUNDS_MAX {
             let quote = ledger.enter(&draft(3), NOW).unwrap();
-            assert_eq!((quote.timestamp, quote.expiry), (NOW, NOW + LIFE_S + round * PLACES + 3));
+            assert_eq!((quote.timestamp, quote.expiry % PLACES), (NOW, 3));
+            let longer = quote.expiry - NOW - LIFE_S;
+            assert!(
+                longer >= round * PLACES && longer < (round + 2) * PLACES && longer < QUOTE_SPREAD_S_MAX,
+                "{longer}"
+            );
         }
         assert_eq!(ledger.enter(&draft(3), NOW), Err(Exhausted));
         let other = Draft { price: U256::from(1_001), ..draft(3) };
         assert!(ledger.enter(&other, NOW).is_ok(), "another question");
-        assert_eq!(ledger.enter(&draft(3), NOW + 1).unwrap().expiry, NOW + 1 + LIFE_S + 3, "another second");
+        assert_eq!(ledger.enter(&draft(3), NOW + 1).unwrap().timestamp, NOW + 1, "another second");
     }
 
     #[test]

@@ -146,6 +146,26 @@ async fn transactions_on_their_way_are_waited_for_and_not_sent_twice() {
     Chain::connect(deployment).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_chain_that_forgets_is_not_sent_the_same_again_and_again() {
+    let desk = Desk::new().await;
+    let provider = desk.dev.provider();
+    let mut deployer = open(&desk.plan(), None).await;
+    let sender = deployer.sender(devchain::key(OWNER));
+    for _ in ["contract", "blueprint"] {
+        deployer.advance(&sender).await.unwrap().unwrap();
+    }
+    let before = provider.raw_request::<_, Value>("evm_snapshot".into(), ()).await.unwrap();
+    let done = deployer.advance(&sender).await.unwrap().unwrap();
+    provider.raw_request::<_, Value>("evm_revert".into(), (before,)).await.unwrap();
+    desk.dev.mine(1).await.unwrap();
+    let error = deployer.advance(&sender).await.unwrap_err().to_string();
+    assert_eq!(error, format!("the node does not show what was done: {}", done.what));
+    drop(deployer);
+    let (_, done) = finish(open(&desk.plan(), None).await).await;
+    assert_eq!(done.len(), 1, "the next run looks where it is: {done:?}");
+}
+
 // ─── Dry run ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 #[tokio::test]
