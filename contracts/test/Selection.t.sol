@@ -48,6 +48,11 @@ contract SelectionTest is Test {
         }
     }
 
+    function testFuzz_aShuffleIsTheDrawOfAll(uint256 size, bytes32 seed) public pure {
+        size = bound(size, 0, 64);
+        assertEq(Selection.shuffle(size, seed), Selection.indexes(size, size, seed));
+    }
+
     function testFuzz_aSmallerDrawIsThePrefixOfALargerOne(uint256 size, uint256 count, bytes32 seed) public pure {
         size = bound(size, 1, SIZE_MAX);
         count = bound(count, 1, size < COUNT_MAX ? size : COUNT_MAX);
@@ -64,6 +69,7 @@ contract SelectionTest is Test {
         assertEq(Selection.indexes(0, 0, seed).length, 0);
         assertEq(Selection.indexes(1, 1, seed)[0], 0);
         assertEq(Selection.indexes(5, 5, seed), array(0, 1, 4, 2, 3));
+        assertEq(Selection.shuffle(5, seed), array(0, 1, 4, 2, 3));
         assertEq(Selection.indexes(1000, 5, seed), array(200, 918, 600, 270, 574));
         assertEq(
             Selection.indexes(type(uint32).max, 5, 0),

@@ -74,9 +74,9 @@ fn any_count(rng: &mut StdRng, offers: &[Offer]) -> u32 {
 
 #[test]
 fn both_sides_make_the_same_plan() {
+    let mut harness = Harness::start();
     let mut rng = StdRng::seed_from_u64(3);
     let cases: Vec<Case> = std::iter::repeat_with(|| any_case(&mut rng)).take(CASES).collect();
-    let mut harness = Harness::start();
     let rust = |case: &Case| plan(&case.offers, case.count, case.distribution, case.seed);
     compare(&cases, BATCH, rust, |cases| {
         let made = harness.ask(&plansCall { batches: cases.iter().map(Case::encode).collect() });

@@ -60,9 +60,9 @@ fn any_case(rng: &mut StdRng) -> Case {
 
 #[test]
 fn both_sides_draw_the_same() {
+    let mut harness = Harness::start();
     let mut rng = StdRng::seed_from_u64(1);
     let cases: Vec<Case> = std::iter::repeat_with(|| any_case(&mut rng)).take(CASES).collect();
-    let mut harness = Harness::start();
     let rust = |case: &Case| indexes(case.size, case.count, case.seed).unwrap();
     compare(&cases, BATCH, rust, |cases| {
         let drawn = harness.ask(&indexesCall { draws: cases.iter().map(Case::encode).collect() });
@@ -72,8 +72,8 @@ fn both_sides_draw_the_same() {
 
 #[test]
 fn both_sides_refuse_to_draw_more_than_there_are() {
-    let mut rng = StdRng::seed_from_u64(2);
     let mut harness = Harness::start();
+    let mut rng = StdRng::seed_from_u64(2);
     for _ in 0..REFUSALS {
         let size = any_size(&mut rng);
         let beyond = if rng.random() { 1 } else { rng.random_range(1..=u32::MAX as usize) };

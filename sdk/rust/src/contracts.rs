@@ -113,7 +113,7 @@ sol! {
         }
 
         /// What an operator signs to offer a job at a price. The operator is not in it, so that two offers that agree in every
-        /// field are one to the core: see `quotes::Lattice`.
+        /// field are one to the core: see `quotes::Ledger`.
         struct JobQuoteDetails {
             address requester;
             uint64 serviceId;

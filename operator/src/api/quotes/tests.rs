@@ -143,7 +143,7 @@ async fn a_quote_is_signed_for_the_customer_and_the_inputs_and_is_good_for_a_whi
     assert_eq!(quote.operator, desk.operator);
     assert_eq!(verify(&quote, &expected, body.timestamp), Ok(()));
     let life_s = body.expiry - body.timestamp;
-    assert!(life_s >= LIFE_S && life_s < LIFE_S + QUOTE_SPREAD_S_MAX, "{life_s}");
+    assert!((LIFE_S..LIFE_S + QUOTE_SPREAD_S_MAX).contains(&life_s), "{life_s}");
     assert_eq!(body.expiry % u64::from(SERVICE_OPERATORS_MAX), 2, "the operator's place tells its quotes from others'");
     // A core and its worth of memory for an hour, and a part of a core's worth of disk.
     let disk = HOUR_WEI * 10 / 256;

@@ -5,12 +5,13 @@ use std::process::{Output, Stdio};
 
 use alloy::hex;
 use alloy::primitives::B256;
+use sandbox_protocol::CallKey;
 use sandbox_sdk::{devchain, operators};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::fake_operator::{FakeOperator, Manner};
-use crate::world::{CUSTOMER, World};
+use crate::world::{API_URL, CUSTOMER, World, profile};
 
 /// A world with an operator that answers, and a directory with the addresses file.
 struct Terminal {
@@ -220,4 +221,27 @@ async fn settings_that_are_missing_or_wrong_stop_the_run_before_anything_is_sent
     terminal.settings.remove("SANDBOX_DEPLOYMENT");
     terminal.run(&["service", "show", "1"]).await.check(2, "sandbox: SANDBOX_DEPLOYMENT is not set");
     assert_eq!(terminal.run(&["create", "--no-such-option"]).await.code, 2);
+}
+
+#[tokio::test]
+async fn a_price_is_shown_before_anything_is_sent_and_a_quote_says_what_it_lacks() {
+    let (terminal, service) = Terminal::with_service(Manner::Honest).await;
+    let shown = terminal.run(&["price", "exec"]).await;
+    shown.check(0, "");
+    assert_eq!(shown.text(), "0.00005 coin");
+    let shown = terminal.run(&["price", "0", "--json"]).await;
+    let body: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&body["job"], &body["amount"]), (&"sandbox_create".into(), &"500000000000000".into()));
+    terminal.run(&["price", "exec", "--service", "99"]).await.check(121, "sandbox: there is no service 99");
+    terminal.run(&["quote", "--job", "exec"]).await.check(2, "sandbox: a quote of job exec needs --sandbox");
+    terminal.run(&["quote", "--job", "prompt"]).await.check(2, "sandbox: a quote of job prompt needs --inputs");
+    assert_eq!(terminal.run(&["create", "--max-price", "1"]).await.code, 2, "a bound is on quotes");
+
+    operators::register(&terminal.world.account(1).await, &profile(API_URL)).await.unwrap();
+    let nobody = terminal.run(&["create", "--quote"]).await;
+    let operator = devchain::key(1).address();
+    let expected = format!("sandbox: no operator quotes: {operator}: the operator at {API_URL} did not answer");
+    nobody.check(125, &expected);
+    let calls = terminal.world.account(CUSTOMER).await.chain().job_call(CallKey { service, call: 0 }).await.unwrap();
+    assert!(calls.is_none(), "nothing was sent");
 }
