@@ -53,7 +53,9 @@ contract BatchesTest is Fixture {
     }
 
     /// The same among those named, whoever else serves here.
-    function testFuzz_aBatchAmongNamedOperatorsIsPlannedAmongThem(uint8 chosen, uint8 count, uint8 distribution) public {
+    function testFuzz_aBatchAmongNamedOperatorsIsPlannedAmongThem(uint8 chosen, uint8 count, uint8 distribution)
+        public
+    {
         address[] memory named = membersOf(uint8(bound(chosen, 1, 2 ** MEMBERS - 1)));
         for (uint256 i; i < MEMBERS; ++i) {
             setProfile(i, ROOM, (i * 7) % 5);
@@ -107,7 +109,10 @@ contract BatchesTest is Fixture {
         vm.revertToState(snapshot);
     }
 
-    function hasParts(uint64 call, address[] memory pool, uint256[] memory order, uint256[] memory shares) private view {
+    function hasParts(uint64 call, address[] memory pool, uint256[] memory order, uint256[] memory shares)
+        private
+        view
+    {
         I.Part[] memory parts = blueprint.parts(service, call);
         uint256 used;
         uint256 slot;

@@ -34,9 +34,7 @@ contract CreateTest is Fixture {
     function test_theAssignmentSaysWhoAnswersForWhomUntilWhen() public {
         uint64 service = serviceOf(1, 0);
         vm.expectEmit(address(blueprint));
-        emit I.OperatorAssigned(
-            service, 0, operatorAt(0), uint64(block.number) + CREATE_ANSWER_BLOCKS
-        );
+        emit I.OperatorAssigned(service, 0, operatorAt(0), uint64(block.number) + CREATE_ANSWER_BLOCKS);
         uint64 call = submitCreate(service, 0);
 
         I.Assignment memory seen = blueprint.assignment(service, call);
@@ -182,8 +180,6 @@ contract CreateTest is Fixture {
         uint64 service = serviceOf(1, 0);
         uint64 call = liveSandbox(service, 0);
         slot = uint8(bound(slot, 1, 255));
-        assertEq(
-            uint8(blueprint.sandbox(service, call, slot).state), uint8(I.SandboxState.Unknown)
-        );
+        assertEq(uint8(blueprint.sandbox(service, call, slot).state), uint8(I.SandboxState.Unknown));
     }
 }

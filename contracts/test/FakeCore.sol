@@ -9,9 +9,7 @@ import {ITangleCore, PRICING_EVENT_DRIVEN} from "../src/ITangleCore.sol";
 /// what the real core never asks. That the real core behaves so is shown end to end elsewhere.
 contract FakeCore is ITangleCore {
     event HookFailed(bytes4 selector);
-    event JobResultSubmitted(
-        uint64 indexed serviceId, uint64 indexed callId, address indexed operator, bytes result
-    );
+    event JobResultSubmitted(uint64 indexed serviceId, uint64 indexed callId, address indexed operator, bytes result);
     event JobCompleted(uint64 indexed serviceId, uint64 indexed callId);
 
     error AlreadyAnswered();
@@ -105,9 +103,7 @@ contract FakeCore is ITangleCore {
         address paidIn,
         uint256 amount
     ) public returns (uint64 id) {
-        _callManager(
-            abi.encodeCall(manager.onRequest, (++requestCount, owner, operators, inputs, ttl, paidIn, amount))
-        );
+        _callManager(abi.encodeCall(manager.onRequest, (++requestCount, owner, operators, inputs, ttl, paidIn, amount)));
         id = ++serviceCount;
         _operators[id] = operators;
         _activate(id, owner, ttl);
@@ -134,7 +130,9 @@ contract FakeCore is ITangleCore {
 
     function join(uint64 serviceId, address operator) external {
         _requireActive(serviceId);
-        if (isServiceOperator(serviceId, operator) || !manager.canJoin{gas: HOOK_GAS_MAX}(serviceId, operator)) revert MayNotJoin();
+        if (isServiceOperator(serviceId, operator) || !manager.canJoin{gas: HOOK_GAS_MAX}(serviceId, operator)) {
+            revert MayNotJoin();
+        }
         _operators[serviceId].push(operator);
         _tryCallManager(abi.encodeCall(manager.onOperatorJoined, (serviceId, operator, 10_000)));
     }
@@ -207,9 +205,7 @@ contract FakeCore is ITangleCore {
 
         bytes32 inputsHash = _inputsHashes[serviceId][callId];
         _tryCallManager(
-            abi.encodeCall(
-                manager.onJobResult, (serviceId, call.jobIndex, callId, msg.sender, inputsHash, output)
-            )
+            abi.encodeCall(manager.onJobResult, (serviceId, call.jobIndex, callId, msg.sender, inputsHash, output))
         );
 
         emit JobResultSubmitted(serviceId, callId, msg.sender, output);

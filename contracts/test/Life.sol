@@ -56,8 +56,11 @@ contract Life is Fixture {
     }
 
     function leave(uint256 service, uint256 which, bool isForced) external {
-        if (isForced) try core.forceOut(any(service), operator_(which)) {} catch {}
-        else try core.leave(any(service), operator_(which)) {} catch {}
+        if (isForced) {
+            try core.forceOut(any(service), operator_(which)) {} catch {}
+        } else {
+            try core.leave(any(service), operator_(which)) {} catch {}
+        }
     }
 
     function thinkOfLeaving(uint256 service, uint256 which, bool isCancelled) external {
@@ -127,8 +130,11 @@ contract Life is Fixture {
         if (_workflows.length == 0) return;
         Place memory target = _workflows[which % _workflows.length];
         vm.prank(customer);
-        if (isPause) try blueprint.pauseWorkflow(target.service, target.call) {} catch {}
-        else try blueprint.resumeWorkflow(target.service, target.call) {} catch {}
+        if (isPause) {
+            try blueprint.pauseWorkflow(target.service, target.call) {} catch {}
+        } else {
+            try blueprint.resumeWorkflow(target.service, target.call) {} catch {}
+        }
     }
 
     /// `slots` is zero for what creates none; a quote is by an operator below the largest number.
@@ -165,29 +171,29 @@ contract Life is Fixture {
     function answerMany(uint256 service, uint8 by, uint8 outcome, uint256 which) external {
         uint64 id = any(service);
         address operator = operator_(by);
-        uint64[] memory calls = new uint64[](3);
+        uint64[] memory callIds = new uint64[](3);
         bytes[] memory outputs = new bytes[](3);
         I.Assignment[] memory before = new I.Assignment[](3);
         uint256 count;
         for (uint256 i; i < _calls.length && count < 3; ++i) {
             Place memory place = _calls[(i + which % 64) % _calls.length];
             if (place.service != id || core.isCompleted(id, place.call)) continue;
-            if (count != 0 && calls[0] == place.call) break;
+            if (count != 0 && callIds[0] == place.call) break;
             before[count] = blueprint.assignment(id, place.call);
             outputs[count] = outputOf(place, before[count], operator, outcome >> (2 * count), type(uint256).max);
-            calls[count++] = place.call;
+            callIds[count++] = place.call;
         }
         assembly ("memory-safe") {
-            mstore(calls, count)
+            mstore(callIds, count)
             mstore(outputs, count)
         }
         vm.prank(operator);
-        try core.submitResults(id, calls, outputs) {} catch {}
+        try core.submitResults(id, callIds, outputs) {} catch {}
         for (uint256 i; i < count; ++i) {
-            Place memory place = Place(id, calls[i], 0);
-            bool completes = core.isCompleted(id, calls[i]);
+            Place memory place = Place(id, callIds[i], 0);
+            bool completes = core.isCompleted(id, callIds[i]);
             if (completes && !isDue(place, before[i], operator)) fault = "carried by another result";
-            I.Assignment memory now_ = blueprint.assignment(id, calls[i]);
+            I.Assignment memory now_ = blueprint.assignment(id, callIds[i]);
             if (now_.operator != before[i].operator) noteAssigned(place, now_, before[i].epoch + 1);
         }
     }

@@ -341,12 +341,17 @@ contract MembershipTest is Fixture {
             address operator = operatorAt(step & 7);
             I.OperatorView memory seen = blueprint.operatorView(operator);
             uint256 kind = step >> 3 & 7;
-            if (kind == 0 && seen.registered && step & 7 > 2) core.unregister(operator);
-            else if (kind <= 1 && !seen.registered) register(operator, uint32(step >> 6));
-            else if (kind == 2 && seen.registered) setPaused(operator, step >> 6 & 1 == 1);
-            else if (kind == 3 && seen.registered) setCapacity(operator, uint32(step >> 6));
-            else if (kind >= 5 && anyoneHasRoom()) last = submitCreate(service, 0);
-            else if (kind == 4 && !blueprint.assignment(service, last).answered && last != 0) {
+            if (kind == 0 && seen.registered && step & 7 > 2) {
+                core.unregister(operator);
+            } else if (kind <= 1 && !seen.registered) {
+                register(operator, uint32(step >> 6));
+            } else if (kind == 2 && seen.registered) {
+                setPaused(operator, step >> 6 & 1 == 1);
+            } else if (kind == 3 && seen.registered) {
+                setCapacity(operator, uint32(step >> 6));
+            } else if (kind >= 5 && anyoneHasRoom()) {
+                last = submitCreate(service, 0);
+            } else if (kind == 4 && !blueprint.assignment(service, last).answered && last != 0) {
                 answer(service, last, OUTCOME_CALLER, 0);
             }
             agreesWithTheModel();

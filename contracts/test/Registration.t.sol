@@ -7,6 +7,7 @@ import {Fixture} from "./Fixture.sol";
 
 contract RegistrationTest is Fixture {
     uint256 private constant API_URL_BYTES_MAX = 256;
+    uint256 private constant NUMBERS_MAX = (1 << 22) - 1;
 
     // ─── Profiles ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -15,9 +16,7 @@ contract RegistrationTest is Fixture {
     {
         fit(profile);
         vm.expectEmit(address(blueprint));
-        emit I.OperatorProfileSet(
-            operator, profile.capacity, profile.pricePerHour, profile.sealKey, profile.apiUrl
-        );
+        emit I.OperatorProfileSet(operator, profile.capacity, profile.pricePerHour, profile.sealKey, profile.apiUrl);
         core.register(operator, abi.encode(profile));
 
         assertProfile(operator, profile);
@@ -94,6 +93,29 @@ contract RegistrationTest is Fixture {
         vm.prank(address(core));
         blueprint.onUpdatePreferences(operatorAt(0), preferences);
         assertEq(blueprint.operatorView(operatorAt(0)).capacity, CAPACITY);
+    }
+
+    /// Four million registrations are more than a test makes: the word that counts them, and the eligible, is found and set.
+    function testFuzz_noMoreRegisterThanThereAreNumbers(address last, address one) public {
+        vm.assume(last != one && last != operatorAt(0) && one != operatorAt(0));
+        vm.record();
+        register(operatorAt(0), 1);
+        (, bytes32[] memory writes) = vm.accesses(address(blueprint));
+        for (uint256 i; i < writes.length; ++i) {
+            if (uint256(vm.load(address(blueprint), writes[i])) != (1 << 128 | 1)) continue;
+            vm.store(address(blueprint), writes[i], bytes32(uint256(1 << 128 | NUMBERS_MAX - 1)));
+        }
+        register(last, 1);
+        assertTrue(blueprint.operatorView(last).eligible);
+        vm.expectRevert(I.RegistryFull.selector);
+        register(one, 1);
+        core.unregister(last);
+        register(last, 2); // it keeps its number
+        assertEq(blueprint.previewOperatorSelection(2, 0).length, 2);
+    }
+
+    function test_noMoreRegisterThanThereAreNumbers() public {
+        testFuzz_noMoreRegisterThanThereAreNumbers(operatorAt(1), operatorAt(2));
     }
 
     // ─── The eligible set ───────────────────────────────────────────────────────────────────────────────────────────

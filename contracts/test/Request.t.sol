@@ -25,9 +25,7 @@ contract RequestTest is Fixture {
         address expected = given[index];
         given[index] = operatorAt(bound(other, 0, 11));
         vm.assume(given[index] != expected);
-        vm.expectRevert(
-            abi.encodeWithSelector(I.SelectionMismatch.selector, index, expected, given[index])
-        );
+        vm.expectRevert(abi.encodeWithSelector(I.SelectionMismatch.selector, index, expected, given[index]));
         core.openService(customer, given, selection(5, seed, true), 0);
     }
 
@@ -35,9 +33,7 @@ contract RequestTest is Fixture {
         registerMany(12);
         address[] memory given = blueprint.previewOperatorSelection(2, 0);
         (given[0], given[1]) = (given[1], given[0]);
-        vm.expectRevert(
-            abi.encodeWithSelector(I.SelectionMismatch.selector, 0, given[1], given[0])
-        );
+        vm.expectRevert(abi.encodeWithSelector(I.SelectionMismatch.selector, 0, given[1], given[0]));
         core.openService(customer, given, selection(2, 0, true), 0);
     }
 
@@ -53,9 +49,7 @@ contract RequestTest is Fixture {
     function testFuzz_theCountMustBeThatOfTheList(uint32 asked, uint8 listed, bool enforced) public {
         address[] memory operators = registerMany(bound(listed, 0, OPERATORS_MAX));
         vm.assume(asked != operators.length);
-        vm.expectRevert(
-            abi.encodeWithSelector(I.OperatorCountMismatch.selector, asked, operators.length)
-        );
+        vm.expectRevert(abi.encodeWithSelector(I.OperatorCountMismatch.selector, asked, operators.length));
         core.openService(customer, operators, selection(asked, 0, enforced), 0);
     }
 
@@ -70,8 +64,7 @@ contract RequestTest is Fixture {
     function testFuzz_moreOperatorsThanTheMostAreRefused(uint8 count) public {
         uint256 given = bound(count, OPERATORS_MAX + 1, 256);
         address[] memory operators = new address[](given);
-        bytes memory refusal =
-            abi.encodeWithSelector(I.TooManyOperators.selector, given, OPERATORS_MAX);
+        bytes memory refusal = abi.encodeWithSelector(I.TooManyOperators.selector, given, OPERATORS_MAX);
         vm.expectRevert(refusal);
         core.openService(customer, operators, "", 0);
         vm.expectRevert(refusal);

@@ -270,8 +270,11 @@ contract ShapesTest is Fixture {
         uint256 most = blueprint.TRIGGER_CONFIG_BYTES_MAX();
         uint256 given = bound(length, 0, 4 * most);
         bytes memory inputs = Inputs.workflow(triggers()[word % 4], string(new bytes(given)));
-        if (given <= most) takes(JOB_WORKFLOW_CREATE, inputs);
-        else refuses(JOB_WORKFLOW_CREATE, inputs, abi.encodeWithSelector(I.TriggerConfigTooLong.selector, given, most));
+        if (given <= most) {
+            takes(JOB_WORKFLOW_CREATE, inputs);
+        } else {
+            refuses(JOB_WORKFLOW_CREATE, inputs, abi.encodeWithSelector(I.TriggerConfigTooLong.selector, given, most));
+        }
     }
 
     function test_aTriggersConfigurationIsBounded() public {

@@ -148,9 +148,7 @@ contract WorkflowsTest is Fixture {
         isListed(workflow, false);
         outcome = uint8(bound(outcome, OUTCOME_DONE, OUTCOME_CALLER));
         answer(service, workflow, outcome, 0);
-        assertStatus(
-            service, workflow, outcome == OUTCOME_DONE ? I.WorkflowStatus.Active : I.WorkflowStatus.Failed
-        );
+        assertStatus(service, workflow, outcome == OUTCOME_DONE ? I.WorkflowStatus.Active : I.WorkflowStatus.Failed);
         isListed(workflow, outcome == OUTCOME_DONE);
     }
 

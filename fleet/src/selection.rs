@@ -103,7 +103,8 @@ mod tests {
             for step in 0..count {
                 cards.swap(step, step + below(size - step, seed, step));
             }
-            prop_assert_eq!(indexes(size, count, seed).as_deref(), Ok(&cards[..count]));
+            let drawn = indexes(size, count, seed);
+            prop_assert_eq!(drawn.as_deref(), Ok(&cards[..count]));
         }
 
         #[test]

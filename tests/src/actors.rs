@@ -63,11 +63,9 @@ impl Stage {
             self.cast.addresses.push(key.address());
             self.cast.keys.push(key);
         }
-        self.node::<()>("evm_setAutomine", (false,)).await?;
         for start in (had..had + count).step_by(CHUNK) {
             self.enlist_chunk(start, (start + CHUNK).min(had + count), &offer).await?;
         }
-        self.node::<()>("evm_setAutomine", (true,)).await?;
         if let Some(last) = self.cast.addresses.last() {
             ensure!(self.chain().operator(*last).await?.registered, "the last of {} operators is not there", had + count);
         }

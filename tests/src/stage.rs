@@ -72,6 +72,8 @@ impl Stage {
         let chain = Chain::connect(deployment).await.context("the chain")?;
         let mut stage = Self { dev, chain, cast: Operators::default() };
         stage.node::<()>("anvil_autoImpersonateAccount", (true,)).await?;
+        // Mined on demand: the node's own mining of what comes in is not done when it says so, and does not bear going back.
+        stage.node::<()>("evm_setAutomine", (false,)).await?;
         stage.enlist(operators, |_| crate::actors::offer(4, 1)).await?;
         Ok(stage)
     }
@@ -157,12 +159,15 @@ impl Stage {
         Ok(receipt)
     }
 
-    /// Sends a transaction with exactly this much gas and waits for its block, whatever comes of it.
+    /// Puts a transaction with exactly this much gas into a block of its own, whatever comes of it.
     ///
     /// # Errors
     /// The node does not take it.
     pub async fn attempt(&self, from: Address, call: &Invocation, gas: u64) -> Result<TransactionReceipt> {
-        self.node("eth_sendTransactionSync", (transaction(from, call, gas),)).await
+        let hash: B256 = self.node("eth_sendTransaction", (transaction(from, call, gas),)).await?;
+        self.node::<String>("evm_mine", ()).await?;
+        let receipt: Option<TransactionReceipt> = self.node("eth_getTransactionReceipt", (hash,)).await?;
+        receipt.context("the transaction is not in the block")
     }
 
     /// Why a transaction would be refused.

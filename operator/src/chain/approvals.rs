@@ -117,9 +117,14 @@ impl Approvals {
     }
 
     async fn objection(&self, taken: usize) -> Option<&'static str> {
-        let price: U256 = until_answered("price", || self.chain.price(Job::SandboxCreate.id())).await;
-        if price < self.offer.create_price_min {
-            return Some("the price of a create is below the operator's");
+        let asset = until_answered("settlement asset", || self.chain.settlement_asset()).await;
+        if asset.is_zero() {
+            let price: U256 = until_answered("price", || self.chain.price(Job::SandboxCreate.id())).await;
+            if price < self.offer.create_price_min {
+                return Some("the price of a create is below the operator's");
+            }
+        } else if !self.offer.token_prices_per_hour.contains_key(&asset) {
+            return Some("the blueprint is paid in a token that the operator has no price in");
         }
         (taken >= self.offer.capacity.sandboxes as usize).then_some("there is no room for another sandbox")
     }

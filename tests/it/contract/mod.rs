@@ -1,6 +1,10 @@
 //! What the contract promises, on the real Tangle core and without an operator process.
 
+mod batch;
 mod gate;
+mod jobs;
+mod quoted;
+mod reassign;
 mod requests;
 mod sweep;
 

@@ -138,6 +138,15 @@ impl Chain {
         Ok((found.operator != Address::ZERO || found.parts != 0).then_some(found))
     }
 
+    /// What services of the blueprint that begin now are paid in, call by call; zero is the chain's coin.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn settlement_asset(&self) -> Result<Address, ReadError> {
+        let asked = self.core().getBlueprintSettlementAsset(self.deployment().blueprint_id).call().await;
+        asked.map_err(ReadError::on("getBlueprintSettlementAsset"))
+    }
+
     /// The operators of a batch with their parts, in the order of its plan; none for any other call.
     ///
     /// # Errors

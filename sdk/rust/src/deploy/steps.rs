@@ -157,13 +157,17 @@ fn fits(pricing: Pricing, terms: &Terms) -> Result<(), TermsError> {
 }
 
 fn asset_stands(blueprint: &Blueprint, wanted: Wanted, may_change: bool) -> Result<Wanted, TermsError> {
-    let asked = wanted.prices.as_ref().map(|table| table.asset().address);
-    match asked {
-        Some(asked) if asked != blueprint.asset && has_prices(blueprint) && !may_change => {
-            Err(TermsError::AssetStands { blueprint: blueprint.id, stands: blueprint.asset, asked })
-        }
-        Some(_) | None => Ok(wanted),
+    let id = blueprint.id;
+    let settles = wanted.prices.as_ref().map(|table| table.asset().address).filter(|_| has_prices(blueprint));
+    if let Some(asked) = settles.filter(|asked| *asked != blueprint.asset && !may_change) {
+        return Err(TermsError::AssetStands { blueprint: id, stands: blueprint.asset, asked });
     }
+    let (stands, amount) = blueprint.floor;
+    let floor = wanted.floor.as_ref().filter(|floor| !amount.is_zero() && !floor.per_operator_hour.is_zero());
+    if let Some(asked) = floor.map(|floor| floor.asset.address).filter(|asked| *asked != stands && !may_change) {
+        return Err(TermsError::FloorAssetStands { blueprint: id, stands, asked });
+    }
+    Ok(wanted)
 }
 
 /// Whether any job has a rate of its own.

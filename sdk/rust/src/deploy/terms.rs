@@ -48,8 +48,8 @@ pub struct Terms {
     pub prices: Option<PriceTable>,
     /// The floor, of one that is not.
     pub floor: Option<Floor>,
-    /// Lets the settlement asset change though prices are set. Services that run keep the old asset and are charged the
-    /// new rates in it.
+    /// Lets the asset change though prices or a floor are set. Services that run keep the old settlement asset and are
+    /// charged the new rates in it.
     pub asset_may_change: bool,
 }
 
@@ -102,6 +102,18 @@ pub enum TermsError {
         /// Its settlement asset; zero is the chain's coin.
         stands: alloy::primitives::Address,
         /// That of the prices.
+        asked: alloy::primitives::Address,
+    },
+    /// The floor's asset would change, which is seldom meant.
+    #[error(
+        "the floor of blueprint {blueprint} is in {stands}, not in {asked}: services would have to be paid in another asset"
+    )]
+    FloorAssetStands {
+        /// The blueprint.
+        blueprint: u64,
+        /// Its floor's asset; zero is the chain's coin.
+        stands: alloy::primitives::Address,
+        /// That of the floor asked for.
         asked: alloy::primitives::Address,
     },
     /// A subscription needs both.

@@ -325,6 +325,11 @@ async fn a_pay_once_blueprint_has_a_floor_that_its_owner_changes() {
     assert_eq!(sent["sent"].as_array().unwrap().len(), 3, "{sent}");
     assert_eq!(floor_of(&desk, 3, 7_200).await, (USDC, U256::from(250_000 * 3 * 2)));
     assert_eq!(desk.deploy(&words).await.done()["sent"], json!([]));
+    let run = desk.deploy_as(OWNER, &["--floor", "0.5"]).await;
+    assert!(
+        run.code == Some(2) && run.stderr.contains(&format!("is in {USDC}, not in")),
+        "the coin was not meant: {run:?}"
+    );
     let sent = desk.deploy_as(OWNER, &["--json", "--asset", &usdc, "--floor", "0.5"]).await.done();
     assert_eq!(sent["sent"].as_array().unwrap().len(), 1, "{sent}");
     assert_eq!(floor_of(&desk, 1, 3_600).await, (USDC, U256::from(500_000)));

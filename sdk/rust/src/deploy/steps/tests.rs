@@ -252,6 +252,23 @@ fn services_that_are_paid_as_a_whole_need_a_floor_until_it_is_lifted_on_purpose(
 }
 
 #[test]
+fn a_floor_stays_in_its_asset_unless_a_change_is_said() {
+    let with = plan(Terms { pricing: Some(Pricing::PayOnce), ..floor(10) });
+    let standing = after(without_contract(), &left(&without_contract(), &with).unwrap());
+    let in_coin = |units, asset_may_change| {
+        let floor = Floor { asset: Asset::coin(), per_operator_hour: U256::from(units) };
+        plan(Terms { floor: Some(floor), asset_may_change, ..Terms::default() })
+    };
+    let expected = format!(
+        "the floor of blueprint 7 is in {TOKEN}, not in {}: services would have to be paid in another asset",
+        Address::ZERO
+    );
+    refused(&standing, &in_coin(11, false), &expected);
+    assert_eq!(names(&left(&standing, &in_coin(11, true)).unwrap()), ["setServiceFloor"]);
+    assert_eq!(names(&left(&standing, &in_coin(0, false)).unwrap()), ["setServiceFloor"], "nothing has no asset");
+}
+
+#[test]
 fn a_new_release_is_pointed_to() {
     let (standing, mut plan) = complete();
     plan.terms = Terms::default();

@@ -72,8 +72,8 @@ pub(crate) struct TermsArgs {
     /// JSON file with an asset and a price for every job, of an event-driven blueprint
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
-    /// Let the settlement asset change under services that run
-    #[arg(long, requires = "prices")]
+    /// Let the asset of prices or floor change; services that run keep theirs and are charged the new numbers in it
+    #[arg(long)]
     pub(crate) change_asset: bool,
     /// Least price of an operator's hour, of a blueprint whose services are paid for as a whole; 0 is none
     #[arg(long, value_name = "AMOUNT", conflicts_with = "prices")]
