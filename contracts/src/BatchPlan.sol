@@ -102,19 +102,24 @@ library BatchPlan {
         }
     }
 
-    /// The share of whoever has more slots than that, and how many of them get one more. From the fewest slots up: whoever cannot take
-    /// an equal part of what is left takes what it can, and leaves the more for the others.
+    /// The share of whoever has more slots than that, and how many of them get one more. Whoever cannot take an equal part of what is left
+    /// takes what it can and leaves the more for the others: the level rises until nobody else falls short of it.
     function _level(uint256[] memory offers, uint256 count) private pure returns (uint256 level, uint256 extra) {
-        uint256[] memory rising = _sorted(offers, FREE_MASK);
-        uint256 size = rising.length;
-        for (uint256 i; i < size; ++i) {
-            level = offers.get(rising.get(i)) & FREE_MASK;
-            unchecked {
-                uint256 takers = size - i;
-                // So many times `takers` would be more than is left.
-                if (level > count / takers) return (count / takers, count % takers);
-                count -= level;
+        uint256 size = offers.length;
+        uint256 before = type(uint256).max;
+        while (level != before) {
+            before = level;
+            (uint256 left, uint256 takers) = (count, size);
+            for (uint256 i; i < size; ++i) {
+                uint256 free = offers.get(i) & FREE_MASK;
+                if (free > level) continue;
+                // All that are short together have no more than was there to be shared.
+                unchecked {
+                    (left, takers) = (left < free ? 0 : left - free, takers - 1);
+                }
             }
+            if (takers == 0) return (level, 0);
+            (level, extra) = (left / takers, left % takers);
         }
     }
 }

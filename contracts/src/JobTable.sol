@@ -29,10 +29,10 @@ library JobTable {
     /// The shape in the letters of `CanonicalAbi`; zero for a reserved id. Of the batch create `t` is `CREATE`. A job that works in a
     /// sandbox names it in its first field.
     function shape(uint8 job) internal pure returns (bytes32) {
+        if (job == JOB_WORKFLOW_TRIGGER || job == JOB_WORKFLOW_CANCEL) return "8";
         if (job == JOB_SANDBOX_CREATE) return CREATE;
         if (job == JOB_EXEC) return "sssss8";
         if (job == JOB_SANDBOX_STOP || job == JOB_SANDBOX_DELETE || job == JOB_BATCH_COLLECT) return "s";
-        if (job == JOB_WORKFLOW_TRIGGER || job == JOB_WORKFLOW_CANCEL) return "8";
         if (job == JOB_SANDBOX_RESUME || job == JOB_SSH_REVOKE) return "ss";
         if (job == JOB_SANDBOX_SNAPSHOT) return "ssbb";
         if (job == JOB_PROMPT) return "sss8ss";
@@ -47,6 +47,7 @@ library JobTable {
 
     /// From the assignment on: the longest that the job itself may last, and time to begin and to report.
     function answerMs(uint8 job) internal pure returns (uint256) {
+        if (job == JOB_WORKFLOW_CANCEL) return 300_000;
         if (job == JOB_TASK || job == JOB_BATCH_TASK) return 3_600_000;
         if (job == JOB_PROMPT || job == JOB_SANDBOX_SNAPSHOT || job == JOB_BATCH_EXEC) return 1_800_000;
         if (job == JOB_SANDBOX_CREATE || job == JOB_BATCH_CREATE || job == JOB_SANDBOX_RESUME) return 600_000;

@@ -50,7 +50,10 @@ abstract contract Routing is State {
             if (quoted.length > OPERATORS_MAX) revert I.TooManyOperators(quoted.length, OPERATORS_MAX);
         }
 
-        if (job == JOB_SANDBOX_CREATE) {
+        if (job == JOB_WORKFLOW_CANCEL || job == JOB_WORKFLOW_TRIGGER) {
+            uint64 workflowId = Requests.workflowControl(inputs).workflow_id;
+            _callOnWorkflow(serviceId, job, callId, workflowId, caller, quoted);
+        } else if (job == JOB_SANDBOX_CREATE) {
             _callCreate(serviceId, callId, inputs, caller, quoted);
         } else if (job == JOB_BATCH_CREATE) {
             _callBatchCreate(serviceId, callId, inputs, caller, quoted);
@@ -58,9 +61,6 @@ abstract contract Routing is State {
             _callBatch(serviceId, job, callId, inputs, quoted);
         } else if (job == JOB_WORKFLOW_CREATE) {
             _callWorkflowCreate(serviceId, callId, inputs, caller, quoted);
-        } else if (job == JOB_WORKFLOW_TRIGGER || job == JOB_WORKFLOW_CANCEL) {
-            uint64 workflowId = Requests.workflowControl(inputs).workflow_id;
-            _callOnWorkflow(serviceId, job, callId, workflowId, caller, quoted);
         } else {
             _callOnSandbox(serviceId, job, callId, Requests.sandbox(inputs), caller, quoted);
         }
@@ -250,19 +250,25 @@ abstract contract Routing is State {
         if (members.length > OPERATORS_MAX) revert I.TooManyOperators(members.length, OPERATORS_MAX);
     }
 
-    /// That they are all of the pool, and in its order: so none is named twice, and one walk tells.
-    function _requireAmong(uint64 serviceId, address[] memory named, address[] memory pool)
+    /// That they are all of the pool, and in its order: so none is named twice, and one walk tells. Leaves of the pool those that are named.
+    function _requireAmong(uint64 serviceId, address[] calldata named, address[] memory pool)
         private
         pure
         returns (address[] memory)
     {
+        uint256 count = named.length;
+        uint256 size = pool.length;
         uint256 place = 0;
-        for (uint256 i; i < named.length; ++i) {
-            while (place < pool.length && pool.get(place) != named.get(i)) ++place;
-            if (place == pool.length) revert I.OperatorNotInService(serviceId, named.get(i));
-            ++place;
+        for (uint256 i; i < count; ++i) {
+            address one = named[i];
+            while (place < size && pool.get(place) != one) ++place;
+            if (place == size) revert I.OperatorNotInService(serviceId, one);
+            pool.set(i, pool.get(place++)); // what is before has been passed
         }
-        return named;
+        assembly ("memory-safe") {
+            mstore(pool, count)
+        }
+        return pool;
     }
 
     // ─── Job calls: workflows ───────────────────────────────────────────────────────────────────────────────────────

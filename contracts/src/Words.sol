@@ -22,6 +22,12 @@ library Words {
         }
     }
 
+    function set(address[] memory array, uint256 index, address word) internal pure {
+        assembly ("memory-safe") {
+            mstore(add(add(array, 0x20), shl(5, index)), word)
+        }
+    }
+
     /// 0, 1, … size − 1.
     function counting(uint256 size) internal pure returns (uint256[] memory array) {
         array = new uint256[](size);

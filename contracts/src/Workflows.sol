@@ -14,7 +14,7 @@ library Workflows {
     /// A schedule is rebuilt from rows alone, so the configuration always stands in the row.
     uint256 internal constant TRIGGER_CONFIG_BYTES_MAX = 192;
     /// All strings and their lengths. What the hook's gas allows at sixteen operators.
-    uint256 internal constant STORED_BYTES_MAX = 256;
+    uint256 internal constant STORED_BYTES_MAX = 224;
 
     uint256 private constant LENGTH_BYTES = 2;
 

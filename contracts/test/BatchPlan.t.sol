@@ -171,9 +171,9 @@ contract BatchPlanTest is Test {
         for (uint256 i; i < OFFERS_MAX; ++i) {
             offers[i] = offer(COUNT_MAX / OFFERS_MAX + OFFERS_MAX / 2 - i / 2, OFFERS_MAX - i);
         }
-        assertLt(gasOf("round robin", offers, ROUND_ROBIN), 80_000);
-        assertLt(gasOf("cheapest", offers, CHEAPEST), 75_000);
-        assertLt(gasOf("random", offers, RANDOM), 160_000);
+        assertLt(gasOf("round robin", offers, ROUND_ROBIN), 75_000);
+        assertLt(gasOf("cheapest", offers, CHEAPEST), 70_000);
+        assertLt(gasOf("random", offers, RANDOM), 85_000);
     }
 
     function gasOf(string memory name, uint256[] memory offers, BatchPlan.Distribution distribution)

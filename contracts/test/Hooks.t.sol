@@ -50,6 +50,19 @@ contract HooksTest is Fixture {
         blueprint.onServiceTermination(service, sender);
     }
 
+    /// The core sends none, and what came would never leave.
+    function testFuzz_coinIsRefused(uint96 value, bool isHook) public {
+        vm.assume(value != 0);
+        vm.deal(address(core), value);
+        bytes memory payload = isHook ? abi.encodeCall(blueprint.onUpdatePreferences, (creator, "")) : bytes("");
+        vm.prank(address(core));
+        (bool ok,) = address(blueprint).call{value: value}(payload);
+        assertFalse(ok);
+        vm.prank(address(core));
+        (ok,) = address(blueprint).call(abi.encodeCall(blueprint.onUpdatePreferences, (creator, "")));
+        assertTrue(ok);
+    }
+
     // ─── Binding ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     function testFuzz_aStrangerCannotClaimAFreshDeployment(address claimant, uint64 id) public {

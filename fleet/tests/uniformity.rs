@@ -102,35 +102,33 @@ fn permutations(size: usize, draws: impl Iterator<Item = Vec<usize>>) -> Tally {
 
 #[test]
 fn every_index_is_as_likely_at_every_place() {
-    check_places(2, 2, 100_000);
-    check_places(3, 3, 100_000);
-    check_places(5, 5, 100_000);
-    check_places(10, 10, 100_000);
-    check_places(100, 100, 20_000);
-    check_places(1_000, 32, 50_000);
+    for size in [2, 3, 5, 10] {
+        check_places(size, size, 20_000);
+    }
+    check_places(100, 100, 5_000);
+    check_places(1_000, 10, 30_000);
 }
 
 #[test]
 fn no_place_depends_on_another() {
-    check_pairs(2, 100_000);
-    check_pairs(3, 100_000);
-    check_pairs(5, 100_000);
-    check_pairs(10, 100_000);
+    for size in [2, 3, 5, 10] {
+        check_pairs(size, 20_000);
+    }
 }
 
 #[test]
 fn every_order_is_as_likely() {
     for size in [2, 3, 5] {
-        check(&format!("orders of {size}"), &[permutations(size, draws(size, size, 200_000))]);
+        check(&format!("orders of {size}, 20000 draws"), &[permutations(size, draws(size, size, 20_000))]);
     }
 }
 
 #[test]
 fn a_draw_says_nothing_about_that_of_the_next_seed() {
-    let first: Vec<usize> = draws(10, 1, 100_001).flatten().collect();
+    let first: Vec<usize> = draws(10, 1, 20_001).flatten().collect();
     let mut pairs = Tally::of(100);
     first.windows(2).for_each(|pair| pairs.count(pair[0] * 10 + pair[1]));
-    check("first of 10 by neighbouring seeds", &[pairs]);
+    check("first of 10 by neighbouring seeds, 20000 pairs", &[pairs]);
 }
 
 /// The usual mistake, swapping with any place instead of a later one, makes some orders of three likelier by a quarter.

@@ -38,6 +38,7 @@ sol! {
             uint256 paymentAmount,
             uint8 confidentiality
         ) external payable returns (uint64);
+        function terminateService(uint64 serviceId) external;
         function addPermittedCaller(uint64 serviceId, address caller) external;
         function joinServiceWithCommitments(uint64 serviceId, uint16 exposureBps, Commitment[] commitments) external;
         function scheduleExit(uint64 serviceId) external;

@@ -1,19 +1,24 @@
 //! What the contract promises, on the real Tangle core and without an operator process.
 
 mod batch;
+mod ends;
+mod gas;
 mod gate;
 mod jobs;
+mod payments;
 mod quoted;
 mod reassign;
 mod requests;
 mod sweep;
+mod workflows;
 
 use alloy::primitives::{Address, U256};
 use anyhow::{Context, Result};
 use sandbox_protocol::{CallKey, Job, SandboxId};
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::Assignment;
 use sandbox_sdk::deploy::{Asset, Floor, Pricing, Terms};
-use sandbox_tests::stage::{Stage, receipt};
+use sandbox_sdk::devchain;
+use sandbox_tests::stage::{STRANGER, Stage, receipt};
 
 use self::requests::slot;
 
@@ -43,6 +48,11 @@ async fn live(stage: &Stage, service: u64) -> Result<(SandboxId, Address)> {
 /// Some operator of the stage that is not this one.
 fn another(stage: &Stage, operator: Address) -> Result<Address> {
     stage.operators().iter().copied().find(|other| *other != operator).context("no other operator")
+}
+
+/// Somebody who has nothing to do with anything.
+fn stranger() -> Address {
+    devchain::key(STRANGER).address()
 }
 
 /// What our contract knows of a call.

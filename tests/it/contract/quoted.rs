@@ -97,7 +97,7 @@ async fn the_quoted_operator_alone_can_answer_and_is_paid_its_own_price() -> Res
 
     let sent = stage.send(stage.operators()[1], &answer).await?;
     assert_eq!(events::<JobCompleted>(&sent).len(), 1);
-    assert_eq!(stage.purses(COIN, 3).await?, stage.after_quote(&before, 1, U256::from(PRICE)).await?);
+    assert_eq!(stage.purses(COIN, 3).await?, stage.after_quote(&before, market.service, 1, U256::from(PRICE)).await?);
     Ok(())
 }
 
@@ -144,8 +144,8 @@ async fn a_batch_of_several_quotes_is_complete_with_the_last_of_them_and_each_is
     assert_eq!(stage.purses(COIN, 3).await?, before);
     stage.answer(stage.operators()[0], key, &receipt(DONE, 0)).await?;
     assert!(stage.is_completed(key).await?);
-    let first = stage.after_quote(&before, 0, U256::from(PRICE)).await?;
-    assert_eq!(stage.purses(COIN, 3).await?, stage.after_quote(&first, 2, U256::from(3 * PRICE)).await?);
+    let first = stage.after_quote(&before, market.service, 0, U256::from(PRICE)).await?;
+    assert_eq!(stage.purses(COIN, 3).await?, stage.after_quote(&first, market.service, 2, U256::from(3 * PRICE)).await?);
     Ok(())
 }
 

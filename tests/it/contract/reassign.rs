@@ -12,7 +12,7 @@ use sandbox_sdk::contracts::IAgentSandboxBlueprint::{
 use sandbox_sdk::contracts::ITangleCore::{ITangleCoreErrors as CoreRefusal, JobCompleted};
 use sandbox_tests::stage::{Stage, event, events, receipt};
 
-use super::{COIN, DONE, FIRST_SLOT, OPERATOR, assignment, created, live, rate, requests};
+use super::{COIN, DONE, FIRST_SLOT, OPERATOR, assignment, created, live, rate, requests, stranger};
 
 /// Asks for a call to be given to another operator, as anybody may.
 async fn reassign(stage: &Stage, key: CallKey) -> Result<CallReassigned> {
@@ -22,10 +22,6 @@ async fn reassign(stage: &Stage, key: CallKey) -> Result<CallReassigned> {
 async fn is_refused(stage: &Stage, key: CallKey) -> Result<bool> {
     let refusal = stage.refusal(stranger(), &calls::reassign(stage.deployment(), key)).await?;
     Ok(matches!(refusal, Refusal::Blueprint(BlueprintRefusal::NotReassignable(_))))
-}
-
-fn stranger() -> Address {
-    sandbox_sdk::devchain::key(sandbox_tests::stage::STRANGER).address()
 }
 
 /// Lets the operator's time pass: the block that comes next is the first one beyond it.
