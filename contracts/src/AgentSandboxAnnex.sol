@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
+import {LibBit} from "solady/utils/LibBit.sol";
+
 import {Batches} from "./Batches.sol";
 import {BlueprintManagerBase} from "./BlueprintManagerBase.sol";
 import {Calls} from "./Calls.sol";
@@ -237,13 +239,13 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
         private
         returns (uint256 freed)
     {
-        if (call.parts == 0) return _free(serviceId, row, call.operator, _count(slots));
+        if (call.parts == 0) return _free(serviceId, row, call.operator, LibBit.popCount(slots));
         Batches.Batch storage batch = _batches[serviceId][callId];
         Batches.Part memory part = Batches.Part(0, 0, 0, 0);
         for (uint256 i; i < call.parts; ++i) {
             batch.next(i, part);
             uint256 own = slots & _mask(part.share) << part.firstSlot;
-            if (own != 0) freed += _free(serviceId, row, _operators.accounts[part.number], _count(own));
+            if (own != 0) freed += _free(serviceId, row, _operators.accounts[part.number], LibBit.popCount(own));
         }
     }
 
@@ -269,7 +271,7 @@ contract AgentSandboxAnnex is BlueprintManagerBase, State {
             job: call.job,
             answered: call.answered,
             outcome: call.outcome,
-            responseHash: _responses[serviceId][callId],
+            responseHash: call.answered ? _memos[serviceId][callId] : bytes32(0),
             detail: _rows[serviceId][callId].created,
             epoch: call.epoch,
             parts: call.parts,

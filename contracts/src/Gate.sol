@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
+import {LibBit} from "solady/utils/LibBit.sol";
+
 import {Batches} from "./Batches.sol";
 import {Calls} from "./Calls.sol";
 import {IAgentSandboxBlueprint as I} from "./IAgentSandboxBlueprint.sol";
@@ -33,14 +35,10 @@ abstract contract Gate is State {
     /// the same transaction may have set. Starving the hook of gas is such a revert but gains nothing: the hook costs less than
     /// the cap, so it fails only on less gas than it needs, and the 1/64 of that which the core is left with cannot pay for
     /// completing a call.
-    function onJobResult(
-        uint64 serviceId,
-        uint8 job,
-        uint64 callId,
-        address operator,
-        bytes32,
-        bytes calldata outputs
-    ) external onlyCore {
+    function onJobResult(uint64 serviceId, uint8 job, uint64 callId, address operator, bytes32, bytes calldata outputs)
+        external
+        onlyCore
+    {
         _accepted = false;
         Calls.Call memory call = _calls[serviceId][callId].load();
         (bool isReceipt, JobReceipt memory receipt) = Requests.receipt(outputs);
@@ -58,9 +56,7 @@ abstract contract Gate is State {
             }
         }
         if (counts) {
-            emit I.ReceiptRecorded(
-                serviceId, callId, operator, receipt.outcome, receipt.responseHash, receipt.detail
-            );
+            emit I.ReceiptRecorded(serviceId, callId, operator, receipt.outcome, receipt.responseHash, receipt.detail);
         } else {
             emit I.ResultIgnored(serviceId, callId, operator);
         }
@@ -100,14 +96,14 @@ abstract contract Gate is State {
         Row storage row = _rows[serviceId][callId];
         uint256 failed = _held(call, row) & ~created;
         if (created != 0) row.created = created;
-        if (failed != 0) _free(serviceId, row, call.operator, _count(failed));
+        if (failed != 0) _free(serviceId, row, call.operator, LibBit.popCount(failed));
     }
 
     /// Another delete may have come first, or a reaping.
     function _settleDelete(uint64 serviceId, uint64 callId, address operator) private {
-        Target memory target = _targets[serviceId][callId];
-        Row storage row = _rows[serviceId][target.callId];
-        uint256 bit = 1 << target.slot;
+        (uint64 targetCall, uint8 slot) = _target(serviceId, callId);
+        Row storage row = _rows[serviceId][targetCall];
+        uint256 bit = 1 << slot;
         if (row.gone & bit != 0) return;
         row.gone |= bit;
         _free(serviceId, row, operator, 1);
@@ -139,7 +135,7 @@ abstract contract Gate is State {
             row.created |= receipt.detail;
             // What one that was made to leave makes after its return is lost all the same: nothing would ever free it.
             if (!_isLost(serviceId, row, operator)) {
-                _operators.hold(_services[serviceId].tenancy, operator, _count(receipt.detail));
+                _operators.hold(_services[serviceId].tenancy, operator, LibBit.popCount(receipt.detail));
             }
         } else if (receipt.detail != 0) {
             return false;

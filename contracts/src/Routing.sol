@@ -36,10 +36,7 @@ abstract contract Routing is State {
 
     // ─── Job calls ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    function onJobCall(uint64 serviceId, uint8 job, uint64 callId, bytes calldata inputs)
-        external
-        onlyCore
-    {
+    function onJobCall(uint64 serviceId, uint8 job, uint64 callId, bytes calldata inputs) external onlyCore {
         if (inputs.length > INPUTS_MAX) revert I.InputsTooLarge(inputs.length, INPUTS_MAX);
         Requests.requireShape(inputs, job);
         // The core stores both before it calls this hook.
@@ -227,7 +224,9 @@ abstract contract Routing is State {
         }
     }
 
-    function _assignBatch(uint64 serviceId, uint8 job, uint64 callId, uint256 parts, Batches.Batch memory plan) private {
+    function _assignBatch(uint64 serviceId, uint8 job, uint64 callId, uint256 parts, Batches.Batch memory plan)
+        private
+    {
         uint40 deadlineBlock = _deadline(job);
         // forge-lint: disable-next-line(unsafe-typecast)
         _calls[serviceId][callId].openBatch(deadlineBlock, job, uint8(parts));

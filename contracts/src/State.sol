@@ -29,7 +29,7 @@ abstract contract State is CoreBound {
     /// Most sandboxes of a batch create; a slot is a byte, a row's slots a word.
     uint256 internal constant SANDBOXES_MAX = 200;
     /// Most endpoints of another batch.
-    uint256 internal constant ENDPOINTS_MAX = 200;
+    uint256 internal constant ENDPOINTS_MAX = 128;
     /// Most entries of a page or report.
     uint256 internal constant ENTRIES_MAX = 100;
 
@@ -55,12 +55,6 @@ abstract contract State is CoreBound {
         uint256 gone; // deleted or reaped
     }
 
-    /// What a delete is to free.
-    struct Target {
-        uint64 callId;
-        uint8 slot;
-    }
-
     // ─── Storage ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// Mean time between blocks, which turns `ttl_blocks` into time and answer times into blocks.
@@ -70,10 +64,11 @@ abstract contract State is CoreBound {
     mapping(uint64 requestId => bytes32) internal _requestSeeds;
     mapping(uint64 serviceId => Service) internal _services;
     mapping(uint64 serviceId => mapping(uint64 callId => Calls.Slot)) internal _calls;
-    mapping(uint64 serviceId => mapping(uint64 callId => bytes32)) internal _responses;
+    /// Once a call is answered the hash of its response; until then, of a delete what it is to free. The word is written twice for the price
+    /// of once and a bit.
+    mapping(uint64 serviceId => mapping(uint64 callId => bytes32)) internal _memos;
     mapping(uint64 serviceId => mapping(uint64 callId => Row)) internal _rows;
     mapping(uint64 serviceId => mapping(uint64 callId => Batches.Batch)) internal _batches;
-    mapping(uint64 serviceId => mapping(uint64 callId => Target)) internal _targets;
     mapping(uint64 serviceId => mapping(uint64 callId => uint32[OPERATORS_MAX])) internal _tried; // numbers that had the call before, by epoch
     mapping(uint64 serviceId => mapping(uint64 callId => Workflows.Workflow)) internal _workflows;
     /// Service and call ids of the workflows that an operator was ever given, 64 bits each: append-only, so that pages stay put.
@@ -121,7 +116,13 @@ abstract contract State is CoreBound {
     }
 
     function _setTarget(uint64 serviceId, uint64 callId, uint64 targetCall, uint8 slot) internal {
-        _targets[serviceId][callId] = Target(targetCall, slot);
+        _memos[serviceId][callId] = bytes32(uint256(targetCall) << 8 | slot);
+    }
+
+    function _target(uint64 serviceId, uint64 callId) internal view returns (uint64 targetCall, uint8 slot) {
+        uint256 memo = uint256(_memos[serviceId][callId]);
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return (uint64(memo >> 8), uint8(memo));
     }
 
     function _setTried(uint64 serviceId, uint64 callId, uint256 epoch, uint256 number) internal {
@@ -130,7 +131,7 @@ abstract contract State is CoreBound {
     }
 
     function _setResponse(uint64 serviceId, uint64 callId, bytes32 responseHash) internal {
-        _responses[serviceId][callId] = responseHash;
+        _memos[serviceId][callId] = responseHash;
     }
 
     function _giveWorkflow(address operator, uint64 serviceId, uint64 workflowId) internal {
@@ -190,7 +191,10 @@ abstract contract State is CoreBound {
     }
 
     /// Frees slots of an operator, unless its leaving or the end of the service has freed them.
-    function _free(uint64 serviceId, Row storage row, address operator, uint256 slots) internal returns (uint256 freed) {
+    function _free(uint64 serviceId, Row storage row, address operator, uint256 slots)
+        internal
+        returns (uint256 freed)
+    {
         Service storage service = _services[serviceId];
         if (service.ended || _isLost(serviceId, row, operator)) return 0;
         return _operators.release(service.tenancy, operator, slots);
@@ -203,13 +207,6 @@ abstract contract State is CoreBound {
 
     function _mask(uint256 slots) internal pure returns (uint256) {
         return (1 << slots) - 1;
-    }
-
-    /// How many bits are set, one turn for each: at most the slots of a row.
-    function _count(uint256 bits) internal pure returns (uint256 count) {
-        for (; bits != 0; bits &= bits - 1) {
-            ++count;
-        }
     }
 
     // ─── Services ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -44,8 +44,9 @@ library Workflows {
         self.status = IAgentSandboxBlueprint.WorkflowStatus.Pending;
         self.bodyHash = keccak256(inputs);
 
-        bool isWhole = 4 * LENGTH_BYTES + configBytes + bytes(request.name).length + bytes(request.workflow_json).length
-            + bytes(request.sandbox_config_json).length <= STORED_BYTES_MAX;
+        bool isWhole =
+            4 * LENGTH_BYTES + configBytes + bytes(request.name).length + bytes(request.workflow_json).length
+                    + bytes(request.sandbox_config_json).length <= STORED_BYTES_MAX;
         if (configBytes == 0 && !isWhole) return;
         self.isWhole = isWhole;
         bytes memory text = _field(request.trigger_config);

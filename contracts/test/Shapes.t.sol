@@ -237,7 +237,7 @@ contract ShapesTest is Fixture {
     }
 
     function test_aBatchIsOfOneToTheMostEndpoints() public {
-        assertEq(blueprint.BATCH_ENDPOINTS_MAX(), 200);
+        assertEq(blueprint.BATCH_ENDPOINTS_MAX(), 128);
         uint8[4] memory counts = [0, 1, 200, 201];
         for (uint256 i; i < counts.length; ++i) {
             testFuzz_aBatchIsOfOneToTheMostEndpoints(true, counts[i]);

@@ -4,6 +4,8 @@
 //! Seeds are counted up from zero, as unlike random ones as can be, and are the same in every run: what holds here is a
 //! fact, not a chance. `cargo test … -- --nocapture` shows the figures.
 
+#![allow(clippy::unwrap_used)] // helpers of tests end a test as its own body would
+
 use alloy_primitives::{B256, U256, keccak256};
 use sandbox_fleet::selection::indexes;
 

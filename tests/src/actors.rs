@@ -1,8 +1,8 @@
 //! Operators by the hundred: keys, stakes and registrations, made in few blocks.
 
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
-use alloy::rpc::client::BatchRequest;
 use alloy::providers::Provider as _;
+use alloy::rpc::client::BatchRequest;
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context, Result, ensure};
 use sandbox_protocol::abi::OperatorProfile;
@@ -11,8 +11,8 @@ use sandbox_sdk::contracts::ITangleCore::{JobQuoteDetails, SignedJobQuote};
 use sandbox_sdk::devchain::{self, CHAIN_ID, CORE, STAKING};
 use sandbox_sdk::{operators, quotes};
 
-use crate::tangle::IMintable;
 use crate::stage::{Stage, transaction};
+use crate::tangle::IMintable;
 
 /// Index of the key that gives operators their stakes.
 const PATRON: usize = 8;
@@ -67,7 +67,11 @@ impl Stage {
             self.enlist_chunk(start, (start + CHUNK).min(had + count), &offer).await?;
         }
         if let Some(last) = self.cast.addresses.last() {
-            ensure!(self.chain().operator(*last).await?.registered, "the last of {} operators is not there", had + count);
+            ensure!(
+                self.chain().operator(*last).await?.registered,
+                "the last of {} operators is not there",
+                had + count
+            );
         }
         Ok(())
     }

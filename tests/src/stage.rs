@@ -170,6 +170,14 @@ impl Stage {
         receipt.context("the transaction is not in the block")
     }
 
+    /// The receipts of a block's transactions, in their order.
+    ///
+    /// # Errors
+    /// The node refuses.
+    pub async fn block_receipts(&self, block: u64) -> Result<Vec<TransactionReceipt>> {
+        self.node("eth_getBlockReceipts", (format!("{block:#x}"),)).await
+    }
+
     /// Why a transaction would be refused.
     ///
     /// # Errors
@@ -310,11 +318,8 @@ impl Stage {
     /// # Errors
     /// It was refused.
     pub async fn answer_raw(&self, operator: Address, key: CallKey, result: Bytes) -> Result<TransactionReceipt> {
-        let call = sandbox_sdk::contracts::ITangleCore::submitResultCall {
-            serviceId: key.service,
-            callId: key.call,
-            result,
-        };
+        let call =
+            sandbox_sdk::contracts::ITangleCore::submitResultCall { serviceId: key.service, callId: key.call, result };
         self.to_core(operator, &call).await
     }
 

@@ -79,6 +79,8 @@ sol! {
         ) external;
         function onServiceTermination(uint64 serviceId, address owner) external;
         function onRegister(address operator, bytes registrationInputs) external payable;
+        function onOperatorJoined(uint64 serviceId, address operator, uint16 exposureBps) external;
+        function onExitScheduled(uint64 serviceId, address operator, uint64 executeAfter) external;
         function onOperatorLeft(uint64 serviceId, address operator) external;
         function onJobCall(uint64 serviceId, uint8 job, uint64 jobCallId, bytes inputs) external payable;
         function onJobResult(

@@ -2,6 +2,8 @@
 //!
 //! The cases are random but always the same ones. `forge build` has to have run.
 
+#![allow(clippy::unwrap_used)] // helpers of tests end a test as its own body would
+
 mod batch_plan;
 mod evm;
 mod sandbox_ids;

@@ -110,7 +110,8 @@ async fn a_batch_create_is_planned_within_free_slots_and_refused_beyond_them() -
         let refused = refusal(1, &named).await?;
         assert!(refused.to_string().contains("does not serve in service"), "{refused}");
     }
-    let key = stage.submit(service, Job::BatchCreate, &requests::batch_create(8, operators.clone(), "cheapest")).await?;
+    let key =
+        stage.submit(service, Job::BatchCreate, &requests::batch_create(8, operators.clone(), "cheapest")).await?;
     let first = operators.remove(0);
     stage.answer(first, key, &made(0..4)).await?;
     stage.answer(operators[0], key, &made(4..8)).await?;

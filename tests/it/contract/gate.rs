@@ -152,9 +152,7 @@ fn malformed() -> Vec<(&'static str, Bytes)> {
         bytes[place] = byte;
         Bytes::from(bytes)
     };
-    let of = |outcome, detail: U256| {
-        Bytes::from(JobReceipt { outcome, responseHash: B256::ZERO, detail }.abi_encode())
-    };
+    let of = |outcome, detail: U256| Bytes::from(JobReceipt { outcome, responseHash: B256::ZERO, detail }.abi_encode());
     vec![
         ("nothing", Bytes::new()),
         ("a byte too short", Bytes::copy_from_slice(&good[..95])),
@@ -173,7 +171,8 @@ fn malformed() -> Vec<(&'static str, Bytes)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_that_are_no_receipt_leave_the_call_open_and_unpaid_though_the_assigned_operator_sends_them() -> Result<()> {
+async fn bytes_that_are_no_receipt_leave_the_call_open_and_unpaid_though_the_assigned_operator_sends_them() -> Result<()>
+{
     let stage = Stage::new(2).await?;
     let service = stage.service_of(2).await?;
     let (key, assigned) = created(&stage, service).await?;

@@ -1,10 +1,12 @@
 //! What the contract promises, on the real Tangle core and without an operator process.
 
 mod batch;
+mod crowd;
 mod ends;
 mod gas;
 mod gate;
 mod jobs;
+mod membership;
 mod payments;
 mod quoted;
 mod reassign;

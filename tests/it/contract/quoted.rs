@@ -145,7 +145,10 @@ async fn a_batch_of_several_quotes_is_complete_with_the_last_of_them_and_each_is
     stage.answer(stage.operators()[0], key, &receipt(DONE, 0)).await?;
     assert!(stage.is_completed(key).await?);
     let first = stage.after_quote(&before, market.service, 0, U256::from(PRICE)).await?;
-    assert_eq!(stage.purses(COIN, 3).await?, stage.after_quote(&first, market.service, 2, U256::from(3 * PRICE)).await?);
+    assert_eq!(
+        stage.purses(COIN, 3).await?,
+        stage.after_quote(&first, market.service, 2, U256::from(3 * PRICE)).await?
+    );
     Ok(())
 }
 

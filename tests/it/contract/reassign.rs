@@ -28,7 +28,7 @@ async fn is_refused(stage: &Stage, key: CallKey) -> Result<bool> {
 async fn pass_deadline(stage: &Stage, key: CallKey) -> Result<()> {
     let deadline = assignment(stage, key).await?.deadlineBlock;
     let head = stage.chain().head().await?;
-    Ok(stage.dev().mine(deadline - head).await?)
+    Ok(stage.dev().mine(deadline.saturating_sub(head)).await?)
 }
 
 async fn used(stage: &Stage, operator: Address) -> Result<u32> {
@@ -133,6 +133,28 @@ async fn each_operator_of_the_service_is_tried_once_and_the_last_ones_failure_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_comes_to_an_operator_that_has_wasted_its_result_goes_on_after_its_deadline() -> Result<()> {
+    let stage = Stage::new(3).await?;
+    let service = stage.service_of(3).await?;
+    let (key, first) = created(&stage, service).await?;
+    // Both others answer what was not asked of them, which uses up the one result that the core takes of each.
+    for other in stage.operators().iter().filter(|other| **other != first) {
+        stage.answer(*other, key, &receipt(DONE, FIRST_SLOT)).await?;
+    }
+    pass_deadline(&stage, key).await?;
+    let second = reassign(&stage, key).await?;
+    let present = stage.assigned(key).await?;
+    let answer = calls::submit_receipt(stage.deployment(), key, &receipt(DONE, FIRST_SLOT));
+    let refusal = stage.refusal(present, &answer).await?;
+    assert!(matches!(refusal, Refusal::Core(CoreRefusal::ResultAlreadySubmitted(_))), "{refusal}");
+    pass_deadline(&stage, key).await?;
+    assert_eq!((second.epoch, reassign(&stage, key).await?.epoch), (1, 2));
+    pass_deadline(&stage, key).await?;
+    assert!(is_refused(&stage, key).await?, "nobody is left, and nothing of the core's gives the price back");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_create_stays_where_it_is_when_the_others_are_full() -> Result<()> {
     let stage = Stage::new(2).await?;
     let service = stage.service_of(2).await?;
@@ -155,7 +177,7 @@ async fn a_workflow_that_nobody_has_confirmed_moves_and_one_that_is_cancelled_do
     let first = stage.assigned(moving).await?;
     stage.submit(service, Job::WorkflowCancel, &requests::control(cancelled)).await?;
     pass_deadline(&stage, moving).await?;
-    pass_deadline(&stage, cancelled).await.ok();
+    pass_deadline(&stage, cancelled).await?;
     assert!(is_refused(&stage, cancelled).await?);
     reassign(&stage, moving).await?;
     let present = stage.assigned(moving).await?;
