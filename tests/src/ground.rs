@@ -6,12 +6,13 @@ use std::time::Duration;
 use alloy::primitives::Address;
 use anyhow::{Context, Result};
 use sandbox_sdk::deploy::{Plan, deploy};
-use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain, Tools};
+use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain};
 use sandbox_sdk::{Account, Chain, Deployment};
 use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::node::Node;
+use crate::programs::tools;
 
 /// Who owns the blueprint.
 pub const DEVELOPER: usize = 0;
@@ -47,8 +48,7 @@ impl Ground {
     /// # Errors
     /// As [`Ground::new`].
     pub async fn with_blocks(block_time: Option<Duration>) -> Result<Self> {
-        let tools = Tools::find().context("the chain's tools")?;
-        let chain = DevChain::start(&tools, block_time).await.context("the chain")?;
+        let chain = DevChain::start(&tools()?, block_time).await.context("the chain")?;
         let plan = Plan::new(chain.rpc_url().clone(), CORE, devchain::artifact(), BLOCK_TIME_MS);
         let deployment = deploy(&plan, devchain::key(DEVELOPER)).await.context("the blueprint")?;
         let dir = tempfile::Builder::new().prefix("sbx").tempdir().context("no directory")?;

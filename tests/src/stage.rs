@@ -4,7 +4,6 @@
 //! would send, and their receipts say what came of them.
 
 use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError};
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, B256, Bytes, U256};
@@ -18,13 +17,14 @@ use sandbox_sdk::calls::{self, Invocation, ServiceTerms};
 use sandbox_sdk::chain::Cost;
 use sandbox_sdk::contracts::ITangleCore::{JobSubmitted, ServiceActivated, ServiceRequested};
 use sandbox_sdk::deploy::{Plan, Terms, deploy};
-use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain, Tools};
+use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain};
 use sandbox_sdk::{Chain, Deployment, Refusal};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::actors::Operators;
+use crate::programs::tools;
 use crate::tangle::ICore::{ICoreInstance, requestServiceCall};
 
 /// Index of the key that owns the blueprint; not the treasury, which is 0.
@@ -131,18 +131,6 @@ impl Stage {
         ensure!(done, "the chain did not go back");
         Ok(())
     }
-}
-
-/// The chain's tools. Cargo takes two seconds to say where they are, so it is asked once.
-fn tools() -> Result<Tools> {
-    static TOOLS: Mutex<Option<Tools>> = Mutex::new(None);
-    let mut known = TOOLS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(tools) = known.as_ref() {
-        return Ok(tools.clone());
-    }
-    let found = Tools::find().context("the chain's tools")?;
-    *known = Some(found.clone());
-    Ok(found)
 }
 
 /// Transactions of anybody's.

@@ -50,6 +50,8 @@ pub const KEYS: [B256; 10] = [
 
 /// Block gas limit: the snapshot's own of 30 million is too low for a deployment.
 const BLOCK_GAS_LIMIT: u64 = 100_000_000;
+/// Blocks whose state can be asked for: enough to trace what has just happened.
+const STATES_KEPT: usize = 64;
 /// How long anvil may take to load the snapshot.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The crate that carries the snapshot, found through the lock file.
@@ -219,6 +221,8 @@ fn end(child: &mut Child) {
 fn command(tools: &Tools, block_time: Option<Duration>) -> Command {
     let mut command = Command::new(&tools.anvil);
     command.args(["--host", "127.0.0.1", "--port", "0", "--base-fee", "0", "--gas-price", "0"]);
+    // Else each block's state is kept on disk, where the kill that ends the chain leaves it.
+    command.args(["--prune-history", &STATES_KEPT.to_string()]);
     command.args(["--code-size-limit", "100000", "--load-state"]).arg(&tools.state);
     if let Some(time) = block_time {
         command.args(["--block-time", &time.as_secs_f64().to_string()]);

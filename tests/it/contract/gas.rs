@@ -10,9 +10,7 @@ use sandbox_sdk::calls::{self, ServiceTerms};
 use sandbox_tests::actors::offer;
 use sandbox_tests::hooks::Scale;
 use sandbox_tests::stage::{Stage, receipt, submitted};
-use sandbox_tests::tangle::IHooks::{
-    onJobCallCall, onJobResultCall, onRequestCall, onServiceTerminationCall,
-};
+use sandbox_tests::tangle::IHooks::{onJobCallCall, onJobResultCall, onRequestCall, onServiceTerminationCall};
 
 use super::requests::{self, slot};
 use super::{DONE, FIRST_SLOT, OPERATOR, live};
@@ -87,8 +85,7 @@ async fn workflows_and_everyday_calls_are_cheap() -> Result<()> {
 
     let large = requests::workflow(LARGE_BODY_BYTES).abi_encode();
     let of = |job| (service, job);
-    let key =
-        weighed.call("workflow create, 4 KB", of(Job::WorkflowCreate), large, WORKFLOW_CREATE_GAS_MAX).await?;
+    let key = weighed.call("workflow create, 4 KB", of(Job::WorkflowCreate), large, WORKFLOW_CREATE_GAS_MAX).await?;
     weighed.answer("its receipt", operator, key, receipt(DONE, 0), RESULT_GAS_MAX).await?;
     let control = requests::control(key).abi_encode();
     weighed.call("workflow trigger", of(Job::WorkflowTrigger), control.clone(), TRIGGER_GAS_MAX).await?;
@@ -182,4 +179,18 @@ async fn batches(size: usize, gas_max: u64, scale: &mut Scale) -> Result<()> {
         stage.answer(*operator, key, &receipt(DONE, 0)).await?;
     }
     weighed.answer("its last part", everybody[0], key, receipt(DONE, 0), RESULT_GAS_MAX).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_receipt_of_the_largest_batch_that_one_operator_makes_alone_is_cheap() -> Result<()> {
+    let mut stage = Stage::new(0).await?;
+    stage.enlist(1, |_| offer(200, 1)).await?;
+    let service = stage.service_of(1).await?;
+    let key = stage.submit(service, Job::BatchCreate, &requests::batch_create(200, Vec::new(), "cheapest")).await?;
+    let slots = (U256::ONE << 200_usize) - U256::ONE;
+    let answer = JobReceipt { outcome: DONE, responseHash: B256::repeat_byte(1), detail: slots };
+    let mut scale = Scale::default();
+    let mut weighed = Weighed { stage: &stage, scale: &mut scale, operators: 1 };
+    weighed.answer("receipt of 200 sandboxes", stage.operators()[0], key, answer, RESULT_GAS_MAX).await?;
+    scale.read_out("largest-batch")
 }
