@@ -6,6 +6,7 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {Batches} from "./Batches.sol";
 import {Calls} from "./Calls.sol";
 import {CoreBound} from "./CoreBound.sol";
+import {Holdings} from "./Holdings.sol";
 import {IAgentSandboxBlueprint} from "./IAgentSandboxBlueprint.sol";
 import {ITangleCore} from "./ITangleCore.sol";
 import {JobTable} from "./JobTable.sol";
@@ -20,6 +21,7 @@ import {Workflows} from "./Workflows.sol";
 abstract contract State is CoreBound {
     using Batches for Batches.Batch;
     using Calls for Calls.Slot;
+    using Holdings for Holdings.List;
     using Operators for Operators.Registry;
 
     // ─── Limits ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -112,6 +114,7 @@ abstract contract State is CoreBound {
     function _openService(uint64 serviceId, uint64 requestId) internal {
         Service storage service = _services[serviceId];
         (service.seed, service.opened) = (_requestSeeds[requestId], true);
+        service.tenancy.holdings.open();
         delete _requestSeeds[requestId];
     }
 
