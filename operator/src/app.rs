@@ -12,7 +12,7 @@ use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
 use sandbox_fleet::ports::Containers;
-use sandbox_fleet::{Fleet, Keeper};
+use sandbox_fleet::{Fleet, Keeper, Ports};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -35,6 +35,7 @@ use crate::docker::DockerContainers;
 use crate::jobs::{self, Desk, DeskParts};
 use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
 use crate::metrics::Metrics;
+use crate::outside::Shut;
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
 use crate::sidecars::SocketSidecars;
@@ -148,8 +149,15 @@ impl Node {
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
 
-        let (keeper, fleet) =
-            Keeper::new(config.offer.capacity, containers, sidecars.clone(), Arc::new(records.clone()));
+        let snapshots = Arc::new(Shut);
+        let ports = Ports {
+            containers,
+            sidecars: sidecars.clone(),
+            egress: Arc::new(Shut),
+            snapshots: snapshots.clone(),
+            sandboxes: Arc::new(records.clone()),
+        };
+        let (keeper, fleet) = Keeper::new(config.offer.capacity, ports);
         let keeper_stop = CancellationToken::new();
         let keeper = tokio::spawn(keeper.run(records.sandboxes()?, keeper_stop.clone()));
         let keeping = Keeping { task: keeper, stop: keeper_stop };
@@ -164,7 +172,7 @@ impl Node {
             chain: chain.clone(),
             key: key.clone(),
             fleet: fleet.clone(),
-            images: config.engine.images.clone(),
+            menu: config.engine.menu.clone(),
             offer: config.offer.clone(),
             service: config.chain.service,
         };
@@ -187,7 +195,8 @@ impl Node {
             records,
             fleet,
             sidecars,
-            images: config.engine.images,
+            snapshots,
+            menu: config.engine.menu,
             api_url: config.offer.api_url,
             head,
             metrics,
