@@ -140,6 +140,12 @@ pub fn sandbox(call: u64) -> Sandbox {
     }
 }
 
+/// A place for snapshots.
+#[allow(clippy::expect_used)] // for texts that tests write themselves
+pub fn snapshot(text: &str) -> SnapshotUri {
+    SnapshotUri::parse("uri", text).expect("a place").expect("not empty")
+}
+
 /// The container that the fake engine makes of it.
 pub fn instance(id: SandboxId) -> Instance {
     Instance {

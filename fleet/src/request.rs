@@ -394,11 +394,11 @@ mod tests {
     #[test]
     fn reserved_keys_say_how_a_sandbox_is_made() {
         let env = r#"{"SANDBOX_RUNTIME":"runsc","SANDBOX_NAME":"mine","SANDBOX_LABELS":"a=1, b = 2",
-            "SANDBOX_EGRESS_ALLOW":"pypi.org","SANDBOX_SNAPSHOT":"s3://b/k#sha256=00"}"#;
+            "SANDBOX_EGRESS_ALLOW":"api.example","SANDBOX_SNAPSHOT":"s3://b/k#sha256=00"}"#;
         let spec = create(|request| request.env_json = env.into()).unwrap();
         assert_eq!(
             (spec.runtime.as_deref(), spec.name.as_str(), spec.egress.as_str()),
-            (Some("runsc"), "mine", "pypi.org")
+            (Some("runsc"), "mine", "api.example")
         );
         assert_eq!(spec.labels, BTreeMap::from([("a".into(), "1".into()), ("b".into(), "2".into())]));
         assert_eq!(spec.snapshot.unwrap().as_str(), "s3://b/k#sha256=00");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use alloy_primitives::Address;
 use sandbox_fleet::Unfinished;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::fakes::{FakeWorld, OWNER, instance, sandbox};
-use sandbox_fleet::request::{Resources, SandboxSpec, SnapshotUri};
+use sandbox_fleet::fakes::{FakeWorld, OWNER, instance, sandbox, snapshot};
+use sandbox_fleet::request::{Resources, SandboxSpec};
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox, StopReason};
 use sandbox_fleet::{Fleet, Keeper};
 use sandbox_protocol::FailureCode;
@@ -214,19 +214,9 @@ async fn who_asks_while_the_node_stops_is_told_to_come_back() {
     assert_eq!(node.fleet.create(sandbox(1)).await.unwrap_err(), Unfinished::Stopping);
 }
 
-fn place(text: &str) -> SnapshotUri {
-    SnapshotUri::parse("uri", text).unwrap().unwrap()
-}
-
 fn idle_after(timeout_s: u64) -> Sandbox {
     let spec = SandboxSpec { idle_timeout_s: Some(timeout_s), ..sandbox(0).spec };
     Sandbox { spec, ..sandbox(0) }
-}
-
-impl Node {
-    async fn phase(&self, sandbox: &Sandbox) -> Phase {
-        self.fleet.find(sandbox.id, OWNER).await.unwrap().phase
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,7 +268,7 @@ async fn a_resume_that_fails_leaves_the_sandbox_at_rest_and_may_be_repeated() {
     let made = node.fleet.create(sandbox(0)).await.unwrap();
     node.fleet.stop(made.id, OWNER).await.unwrap();
     node.world.lose_snapshots(true);
-    let from = place("s3://bucket/key");
+    let from = snapshot("s3://bucket/key");
     for _ in 0..2 {
         let failed = node.fleet.resume(made.id, OWNER, Some(from.clone())).await.unwrap_err();
         assert_eq!(code(failed), FailureCode::SnapshotUnreadable);
@@ -286,7 +276,7 @@ async fn a_resume_that_fails_leaves_the_sandbox_at_rest_and_may_be_repeated() {
     }
     node.world.lose_snapshots(false);
     assert!(node.fleet.resume(made.id, OWNER, Some(from.clone())).await.is_ok());
-    assert_eq!(node.world.restored(), [from.clone()]);
+    assert_eq!(node.world.restored(), std::slice::from_ref(&from));
     let running = node.fleet.resume(made.id, OWNER, Some(from)).await.unwrap_err();
     assert_eq!(code(running), FailureCode::BadRequest);
 }
@@ -294,14 +284,14 @@ async fn a_resume_that_fails_leaves_the_sandbox_at_rest_and_may_be_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_begins_with_its_snapshot_or_not_at_all() {
     let node = node(1);
-    let spec = SandboxSpec { snapshot: Some(place("ipfs://bafy")), ..sandbox(0).spec };
+    let spec = SandboxSpec { snapshot: Some(snapshot("ipfs://bafy")), ..sandbox(0).spec };
     let asked = |call| Sandbox { spec: spec.clone(), ..sandbox(call) };
     node.world.lose_snapshots(true);
     assert_eq!(code(node.fleet.create(asked(0)).await.unwrap_err()), FailureCode::SnapshotUnreadable);
     assert_eq!(node.world.containers(), []);
     node.world.lose_snapshots(false);
     node.fleet.create(asked(1)).await.unwrap();
-    assert_eq!(node.world.restored(), [place("ipfs://bafy")]);
+    assert_eq!(node.world.restored(), [snapshot("ipfs://bafy")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,10 +301,13 @@ async fn a_sandbox_is_stopped_when_nothing_happened_for_its_idle_time_and_not_be
     tokio::time::advance(Duration::from_secs(59)).await;
     let visit = node.fleet.visit(made.id, OWNER).await.unwrap();
     tokio::time::advance(Duration::from_secs(3_600)).await;
-    assert!(matches!(node.phase(&made).await, Phase::Running(_)), "in use");
+    assert!(matches!(node.fleet.find(made.id, OWNER).await.unwrap().phase, Phase::Running(_)), "in use");
     drop(visit);
     tokio::time::advance(Duration::from_secs(59)).await;
-    assert!(matches!(node.phase(&made).await, Phase::Running(_)), "not idle for long enough");
+    assert!(
+        matches!(node.fleet.find(made.id, OWNER).await.unwrap().phase, Phase::Running(_)),
+        "not idle for long enough"
+    );
     tokio::time::advance(Duration::from_secs(2)).await;
     let stopped = node.fleet.stop(made.id, OWNER).await.unwrap();
     assert!(matches!(stopped.phase, Phase::Stopped(rest) if rest.reason == StopReason::Idle));
@@ -340,10 +333,10 @@ async fn a_restart_amid_stopping_or_resuming_goes_on_with_it() {
     let Phase::Stopped(rest) = first.fleet.stop(made.id, OWNER).await.unwrap().phase else { panic!("not stopped") };
     let world = first.world.clone();
     drop(first);
-    let resuming = Sandbox { phase: Phase::Resuming(rest.clone(), Some(place("s3://a/b"))), ..made.clone() };
+    let resuming = Sandbox { phase: Phase::Resuming(rest.clone(), Some(snapshot("s3://a/b"))), ..made.clone() };
     let node = restarted(world.clone(), 1, vec![resuming]);
     assert!(matches!(node.fleet.resume(made.id, OWNER, None).await.unwrap().phase, Phase::Running(_)));
-    assert_eq!(world.restored(), [place("s3://a/b")]);
+    assert_eq!(world.restored(), [snapshot("s3://a/b")]);
     drop(node);
     let node = restarted(world.clone(), 1, vec![Sandbox { phase: Phase::Stopping(rest), ..made.clone() }]);
     assert!(matches!(node.fleet.stop(made.id, OWNER).await.unwrap().phase, Phase::Stopped(_)));
