@@ -119,7 +119,7 @@ mod tests {
         symlink("../kept", tree.join("a/link")).unwrap();
         symlink(scratch.path(), tree.join("a/b/up")).unwrap();
         for closed in ["a/b/c", "a/b", "a"] {
-            fs::set_permissions(tree.join(closed), Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(tree.join(closed), Permissions::from_mode(0o000)).unwrap();
         }
         cleared(&tree);
         cleared(&tree);
