@@ -4,6 +4,7 @@
 //! obtains or uses it stands with that side.
 
 pub mod abi;
+pub mod egress;
 pub mod exec;
 pub mod failure;
 pub mod http;
@@ -11,6 +12,7 @@ pub mod jobs;
 pub mod limits;
 pub mod receipt;
 pub mod sandbox_id;
+pub mod snapshot;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

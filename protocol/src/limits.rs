@@ -44,6 +44,9 @@ pub const ENV_VARS_MAX: usize = 256;
 /// Length of an environment variable's name and value together.
 pub const ENV_VAR_BYTES_MAX: usize = 32 * 1024;
 
+/// Time in which a snapshot is made or taken; it is broken off then.
+pub const SNAPSHOT_S_MAX: u64 = 1_800;
+
 /// Inputs of a job; the contract refuses more.
 pub const JOB_INPUT_BYTES_MAX: usize = 64 * 1024;
 
