@@ -1,0 +1,1 @@
+//! Where snapshots go to and come from.

@@ -1,0 +1,1 @@
+//! The forward proxy through which sandboxes reach the outside: default deny.
