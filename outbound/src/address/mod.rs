@@ -134,6 +134,12 @@ impl Guard {
         addresses.into_iter().map(|address| self.admit(host, address.to_canonical(), port)).collect()
     }
 
+    /// Whether the operator excepts `reached`, an address of `host`. Such hosts may also be spoken to without TLS.
+    #[must_use]
+    pub fn excepts(&self, host: &Host, reached: SocketAddr) -> bool {
+        self.exceptions.allow(host, reached)
+    }
+
     /// A connection to the first address of `host` that accepts.
     ///
     /// # Errors
