@@ -35,12 +35,11 @@ pub enum ExceptionsError {
         entry: String,
     },
     /// The host of an entry is none.
-    #[error("`{entry}`")]
+    #[error("`{entry}`: {source}")]
     Host {
         /// As written.
         entry: String,
         /// What is wrong with it.
-        #[source]
         source: HostError,
     },
 }

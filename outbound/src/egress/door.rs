@@ -72,7 +72,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Bound beside its place and then moved there: at `path` there is never a socket that others may use, nor none at all.
 fn bind(path: PathBuf) -> io::Result<(UnixListener, Socket)> {
-    let beside = path.with_extension("new");
+    let beside = beside(&path);
     match std::fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -82,6 +82,11 @@ fn bind(path: PathBuf) -> io::Result<(UnixListener, Socket)> {
     let identity = identity(&beside)?;
     std::fs::rename(&beside, &path)?;
     Ok((listener, Socket { path, identity }))
+}
+
+/// The name under which a socket is made ready.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    path.with_extension("new")
 }
 
 async fn accept(listener: UnixListener, sandbox: Arc<Sandbox>, stop: CancellationToken) {

@@ -87,7 +87,7 @@ pub enum OpenError {
     /// The path does not fit into a socket's address.
     #[error("a socket's path of {bytes} bytes, at most {SOCKET_PATH_BYTES_MAX}")]
     PathLength {
-        /// How long it is, with the four bytes of the name it is first made under.
+        /// How long it is, or the name beside it that it is first made under.
         bytes: usize,
     },
     /// More sandboxes than there may be.
@@ -142,7 +142,7 @@ impl Egress {
     /// # Errors
     /// [`OpenError`]; a sandbox that was open before then is so no more.
     pub fn open(&self, key: String, socket: PathBuf, rules: Rules) -> Result<(), OpenError> {
-        let bytes = socket.as_os_str().as_bytes().len();
+        let bytes = door::beside(&socket).as_os_str().as_bytes().len().max(socket.as_os_str().as_bytes().len());
         if bytes > SOCKET_PATH_BYTES_MAX {
             return Err(OpenError::PathLength { bytes });
         }
