@@ -253,7 +253,7 @@ async fn serve(
     ports.sidecars.ready(instance).await?;
     ports.egress.open(sandbox, instance).await?;
     if let Some(from) = from {
-        ports.snapshots.restore(instance, from).await?;
+        ports.snapshots.restore(sandbox, instance, from).await?;
     }
     Ok(())
 }

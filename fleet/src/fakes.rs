@@ -233,12 +233,17 @@ impl Egress for FakeWorld {
 
 #[async_trait]
 impl Snapshots for FakeWorld {
-    async fn take(&self, _instance: &Instance, wanted: &SnapshotOrder) -> Result<Snapshot, PortError> {
+    async fn take(
+        &self,
+        _sandbox: &Sandbox,
+        _instance: &Instance,
+        wanted: &SnapshotOrder,
+    ) -> Result<Snapshot, PortError> {
         self.state().fail()?;
         Ok(Snapshot { uri: wanted.destination.clone(), size_bytes: 1 })
     }
 
-    async fn restore(&self, _instance: &Instance, from: &SnapshotUri) -> Result<(), PortError> {
+    async fn restore(&self, _sandbox: &Sandbox, _instance: &Instance, from: &SnapshotUri) -> Result<(), PortError> {
         let mut state = self.state();
         if state.unreadable {
             return Err(PortError::new(FailureCode::SnapshotUnreadable, "told to fail", "told to fail"));

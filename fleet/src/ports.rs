@@ -73,13 +73,14 @@ pub trait Snapshots: Send + Sync + 'static {
     ///
     /// # Errors
     /// Nothing that could be taken for a snapshot is left there.
-    async fn take(&self, instance: &Instance, wanted: &SnapshotOrder) -> Result<Snapshot, PortError>;
+    async fn take(&self, sandbox: &Sandbox, instance: &Instance, wanted: &SnapshotOrder)
+    -> Result<Snapshot, PortError>;
 
     /// Puts what a snapshot holds into a running sandbox, in place of what is there. Repeatable.
     ///
     /// # Errors
     /// What was there is there still.
-    async fn restore(&self, instance: &Instance, from: &SnapshotUri) -> Result<(), PortError>;
+    async fn restore(&self, sandbox: &Sandbox, instance: &Instance, from: &SnapshotUri) -> Result<(), PortError>;
 }
 
 /// A snapshot that is to be taken.

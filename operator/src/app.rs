@@ -36,7 +36,7 @@ use crate::docker::DockerContainers;
 use crate::jobs::{self, Desk, DeskParts};
 use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
 use crate::metrics::Metrics;
-use crate::outside::Shut;
+use crate::outside::{OutsideError, Proxy, Stores};
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
 use crate::sidecars::SocketSidecars;
@@ -62,6 +62,9 @@ pub(crate) enum NodeError {
     /// The API's port.
     #[error("cannot listen on API_LISTEN")]
     Listen(#[source] std::io::Error),
+    /// The way out of the sandboxes.
+    #[error(transparent)]
+    Outside(#[from] OutsideError),
     /// The counters.
     #[error("cannot set up metrics")]
     Metrics(#[from] prometheus::Error),
@@ -140,15 +143,15 @@ impl Node {
         registration::ensure(&chain, &sender, &key, &config.offer).await?;
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
-        let sidecars = Arc::new(SocketSidecars::new(places));
+        let sidecars = Arc::new(SocketSidecars::new(places.clone()));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
 
-        let snapshots = Arc::new(Shut);
+        let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
         let ports = Ports {
             containers,
             sidecars: sidecars.clone(),
-            egress: Arc::new(Shut),
+            egress: Arc::new(Proxy::new(&config.outside, places)?),
             snapshots: snapshots.clone(),
             sandboxes: Arc::new(records.clone()),
         };

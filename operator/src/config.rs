@@ -15,6 +15,7 @@ use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
 
 use crate::limits::{QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN};
+use crate::outside::OutsideConfig;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -28,6 +29,7 @@ pub(crate) struct Config {
     pub(crate) api_listen: SocketAddr,
     pub(crate) offer: OfferConfig,
     pub(crate) engine: EngineConfig,
+    pub(crate) outside: OutsideConfig,
     /// Register, serve nothing: what the Blueprint Manager asks of a blueprint before there is a service.
     pub(crate) register_only: bool,
     /// The Blueprint Manager's socket; without it the node runs alone.
@@ -93,6 +95,7 @@ impl Config {
             api_listen,
             offer: read_offer(source, api_listen)?,
             engine: read_engine(source)?,
+            outside: OutsideConfig::read(source)?,
             register_only: switch(source, "REGISTRATION_MODE_ON")?,
             bridge_socket: bridge_socket(source)?,
         })

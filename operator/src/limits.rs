@@ -58,6 +58,10 @@ pub(crate) const SIDECAR_START_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) const SIDECAR_SLACK: Duration = Duration::from_secs(15);
 /// Two outputs as base64, with room for the rest of the reply.
 pub(crate) const SIDECAR_REPLY_BYTES_MAX: usize = EXEC_OUTPUT_BYTES_MAX * 3 + 64 * 1024;
+/// Bytes of a sidecar's refusal.
+pub(crate) const SIDECAR_ERROR_BYTES_MAX: usize = 16 * 1024;
+/// What is read of a snapshot at a time on its way into a sandbox.
+pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Longest path of a Unix socket on Linux, without its closing NUL.
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 

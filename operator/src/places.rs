@@ -9,6 +9,8 @@ use crate::limits::SOCKET_PATH_BYTES_MAX;
 
 /// What the sidecar's socket is called in its directory.
 pub(crate) const SOCKET_FILE: &str = "sidecar.sock";
+/// What the socket of its way out is called there.
+pub(crate) const EGRESS_SOCKET_FILE: &str = "egress.sock";
 
 /// Names and paths, made from a node's own tag so that several nodes may share one engine.
 #[derive(Debug, Clone)]
@@ -58,7 +60,12 @@ impl Places {
         self.run_dir.join(vessel)
     }
 
-    /// That socket.
+    /// The socket through which everything leaves it that may.
+    pub(crate) fn egress_socket(&self, vessel: &str) -> PathBuf {
+        self.socket_dir(vessel).join(EGRESS_SOCKET_FILE)
+    }
+
+    /// The sidecar's socket.
     pub(crate) fn socket(&self, vessel: &str) -> PathBuf {
         self.socket_dir(vessel).join(SOCKET_FILE)
     }

@@ -31,6 +31,8 @@ pub enum FailureCode {
     SnapshotRefused,
     /// The snapshot that was named cannot be read, or is not what its hash says.
     SnapshotUnreadable,
+    /// The sandbox's own disk is too small.
+    DiskQuota,
     /// The operator's own store for snapshots failed.
     SnapshotStore,
     /// The operator has no room for another sandbox.
@@ -67,7 +69,8 @@ impl FailureCode {
             | Self::SandboxBusy
             | Self::SandboxStopped
             | Self::SnapshotRefused
-            | Self::SnapshotUnreadable => Outcome::Caller,
+            | Self::SnapshotUnreadable
+            | Self::DiskQuota => Outcome::Caller,
             Self::SnapshotStore
             | Self::NoCapacity
             | Self::ImageMissing
@@ -102,6 +105,7 @@ impl FailureCode {
             | Self::SandboxStopped
             | Self::SnapshotRefused
             | Self::SnapshotUnreadable
+            | Self::DiskQuota
             | Self::Hardening
             | Self::SandboxLost
             | Self::Interrupted => false,

@@ -5,6 +5,7 @@ mod contract;
 mod crash;
 mod deploy;
 mod journey;
+mod lifecycle;
 mod quotes;
 mod refusals;
 mod start;

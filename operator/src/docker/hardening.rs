@@ -15,7 +15,7 @@ use bollard::models::{
 use sandbox_fleet::sandbox::{Sandbox, SidecarToken};
 use sandbox_protocol::limits::{OPEN_FILES_MAX, PIDS_MAX};
 
-use crate::places::{Places, SOCKET_FILE};
+use crate::places::{EGRESS_SOCKET_FILE, Places, SOCKET_FILE};
 
 /// Where the socket's directory is inside.
 const SOCKET_DIR_INSIDE: &str = "/run/sandbox";
@@ -48,6 +48,7 @@ pub(crate) fn container(sandbox: &Sandbox, places: &Places, runtime: Option<&str
         labels: Some(labels(sandbox, places)),
         env: Some(vec![
             format!("SIDECAR_SOCKET={SOCKET_DIR_INSIDE}/{SOCKET_FILE}"),
+            format!("SIDECAR_EGRESS_SOCKET={SOCKET_DIR_INSIDE}/{EGRESS_SOCKET_FILE}"),
             format!("{TOKEN_VARIABLE}={token}"),
             format!("AGENT_WORKSPACE_ROOT={WORKSPACE}"),
         ]),

@@ -17,11 +17,13 @@ use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
 use super::{JobCall, Work};
 use crate::chain::until_answered;
 use crate::limits::{CREATE_TIMEOUT, DELETE_TIMEOUT, RESUME_TIMEOUT, SNAPSHOT_TIMEOUT, STOP_TIMEOUT};
+use crate::outside::check_rules;
 
 /// Job 0: provisions a sandbox.
 pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxCreateRequest = call.request()?;
     let spec = sandbox_spec(&request, &call.parts().menu)?;
+    check_rules(&spec.egress)?;
     let id = SandboxId { origin: call.key, slot: 0 };
     let expires_at_block = expiry(&call, id).await;
     let sandbox = Sandbox { id, owner: call.caller, spec, expires_at_block, warned: false, phase: Phase::Requested };
@@ -84,7 +86,7 @@ pub(super) async fn snapshot(call: JobCall) -> Result<Work, Unfinished> {
     let destination = asked.or_else(|| visit.sandbox.spec.snapshot_destination.clone());
     let destination = destination.ok_or_else(|| bad("destination: the sandbox was created with none either"))?;
     let order = SnapshotOrder { destination, workspace: request.include_workspace, state: request.include_state };
-    let taking = call.parts().snapshots.take(&visit.instance, &order);
+    let taking = call.parts().snapshots.take(&visit.sandbox, &visit.instance, &order);
     let taken = tokio::time::timeout(SNAPSHOT_TIMEOUT, taking).await;
     let taken = taken.map_err(|_| late("the snapshot is not written in time"))?.map_err(|error| {
         tracing::warn!(call = %call.key, error = %crate::error_chain(&error), "no snapshot");

@@ -1,5 +1,8 @@
 //! The operator's side of a sidecar: HTTP over the Unix socket in the sandbox's own directory.
 
+mod snapshot;
+
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +22,7 @@ use tokio::net::UnixStream;
 
 use crate::limits::{SIDECAR_REPLY_BYTES_MAX, SIDECAR_SLACK, SIDECAR_START_PAUSE, SIDECAR_START_TIMEOUT};
 use crate::places::Places;
+pub(crate) use snapshot::SnapshotError;
 
 /// The sidecars of this host.
 pub(crate) struct SocketSidecars {
@@ -46,6 +50,11 @@ impl SocketSidecars {
     /// Sidecars at these places.
     pub(crate) const fn new(places: Places) -> Self {
         Self { places }
+    }
+
+    /// A new connection to the sidecar.
+    async fn connect(&self, instance: &Instance) -> io::Result<UnixStream> {
+        UnixStream::connect(self.places.socket(&instance.vessel)).await
     }
 
     async fn healthy(&self, instance: &Instance) -> Result<(), CallError> {
