@@ -11,6 +11,8 @@ mod docker;
 mod jobs;
 mod limits;
 mod metrics;
+#[cfg(test)]
+mod packaging;
 mod places;
 mod records;
 mod sidecars;

@@ -18,8 +18,11 @@ const UPSTREAM: &str = "debian:bookworm-slim";
 const RELEASE: &str = "bookworm";
 /// Where the release's packages come from, security updates among them.
 const SUITES: [&str; 3] = ["bookworm", "bookworm-updates", "bookworm-security"];
-/// Kept by the image, so they hold for whatever is installed on it later as well. Licences stay.
-const OPTIONS: [&str; 5] = [
+/// What apt and dpkg are told is kept in the image, so it holds for whatever is installed there later. Licences stay.
+const OPTIONS: [&str; 7] = [
+    // Without the package that moves an older system's folders, which brings all of Perl.
+    "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+    "--include=usr-is-merged",
     "--aptopt=APT::Install-Recommends \"false\"",
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
@@ -28,27 +31,16 @@ const OPTIONS: [&str; 5] = [
 ];
 
 /// An image to build on.
-pub(super) enum Base {
-    /// It lacks the packages of the variant.
-    Pulled,
-    /// Everything is in it.
-    Made(&'static str),
+pub(super) struct Base {
+    pub image: &'static str,
+    /// It has the packages of the variant.
+    complete: bool,
 }
 
 impl Base {
-    pub(super) fn image(&self) -> &'static str {
-        match self {
-            Base::Pulled => UPSTREAM,
-            Base::Made(image) => image,
-        }
-    }
-
     /// The network that a build on it needs.
     pub(super) fn network(&self) -> &'static str {
-        match self {
-            Base::Pulled => "host",
-            Base::Made(_) => "none",
-        }
+        if self.complete { "none" } else { "host" }
     }
 }
 
@@ -56,21 +48,20 @@ impl Base {
 pub(super) fn make(place: &Place, variant: Variant) -> Result<Base> {
     let packages = variant.packages(place)?.join(",");
     let recipe = digest::tag(&[RELEASE, &packages, &OPTIONS.join(" ")]);
-    let image = format!("agent-sandbox-base:{recipe}");
-    if id(place, &image).is_none() {
-        if id(place, UPSTREAM).is_some() || pull(place) {
-            return Ok(Base::Pulled);
-        }
+    let made = format!("agent-sandbox-base:{recipe}");
+    let pulled = id(place, &made).is_none() && (id(place, UPSTREAM).is_some() || pull(place));
+    if id(place, &made).is_none() && !pulled {
         let packed = place.cached(&format!("base-{}-{recipe}.tar", variant.name()));
         if !packed.exists() {
             bootstrap(place, &packages, &packed)?;
         }
         let mut import = place.program("docker");
-        import.args(["import", "--change", "CMD [\"/bin/bash\"]"]).arg(&packed).arg(&image);
+        import.args(["import", "--change", "CMD [\"/bin/bash\"]"]).arg(&packed).arg(&made);
         run::step("base image: docker import", &mut import, IMAGE_MAX, &place.log("base-import"))?;
     }
-    run::output(place.program("docker").args(["tag", &image, variant.base()]), QUESTION_MAX)?;
-    Ok(Base::Made(variant.base()))
+    let found = if pulled { UPSTREAM } else { &made };
+    run::output(place.program("docker").args(["tag", found, variant.base()]), QUESTION_MAX)?;
+    Ok(Base { image: variant.base(), complete: !pulled })
 }
 
 /// The content id of an image, where it exists.

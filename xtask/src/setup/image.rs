@@ -24,7 +24,7 @@ const DPKG_FORMAT: &str = "${Package}|${Version}|${Architecture}\\n";
 pub(super) fn make(place: &Place, variant: Variant) -> Result<()> {
     let binary = sidecar::build(place)?;
     let base = base::make(place, variant)?;
-    let base_id = base::id(place, base.image()).with_context(|| format!("{} has gone", base.image()))?;
+    let base_id = base::id(place, base.image).with_context(|| format!("{} has gone", base.image))?;
     let build = Build { place, variant, base, binary_digest: digest::of_file(&binary)? };
     build.stage(&binary)?;
     let staged = digest::of_folder(&build.context())?;
@@ -104,7 +104,7 @@ impl Build<'_> {
             // A builder of one's own would not see the local base image.
             .env("BUILDX_BUILDER", "default")
             .args(["build", "--network", self.base.network()])
-            .args(["--build-arg", &format!("BASE={}", self.base.image())])
+            .args(["--build-arg", &format!("BASE={}", self.base.image)])
             // The Dockerfile checks the file against it, and labels the image with it.
             .args(["--build-arg", &format!("SIDECAR_SHA256={}", self.binary_digest)])
             .args(["--build-arg", &format!("SIDECAR_VERSION={}", env!("CARGO_PKG_VERSION"))])

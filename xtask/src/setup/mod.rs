@@ -5,7 +5,7 @@
 //! the operator.
 
 mod base;
-mod compose;
+
 mod contracts;
 mod digest;
 mod engine;
@@ -14,6 +14,7 @@ mod native;
 mod node;
 mod npm;
 mod packages;
+mod packaging;
 mod sbom;
 mod sidecar;
 mod slither;
@@ -41,10 +42,10 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     contracts::build(place).context("contracts")
 }
 
-/// What the tests of images and packaging need besides: the full image and Compose. After [`everything`].
+/// What the tests of images and packaging need besides: the full image, Compose, systemd. After [`everything`].
 pub(crate) fn full(place: &Place) -> Result<()> {
     let _one_at_a_time = lock(place)?;
-    compose::install(place).context("Compose")?;
+    packaging::install(place).context("Compose and systemd")?;
     image::make(place, Variant::Full).context("full sandbox image")
 }
 
