@@ -1,7 +1,8 @@
 # The image of every sandbox: a Debian base, the tools of a variant, the static sidecar, the user that commands run as.
 #
 # `cargo xtask setup` makes the slim variant, `cargo xtask setup --full` the full one too. Both leave the folder that the
-# image is built from (sandbox-sidecar, packages, files/, sbom.json) in the cache, so it can be built on another base:
+# image is built from (sandbox-sidecar, packages, files/, sbom.json) in the cache, so it can be built on another base,
+# whose packages the bill of materials then does not tell:
 #
 #   docker build -f docker/sidecar.Dockerfile --build-arg BASE=debian:bookworm \
 #     -t agent-sandbox-sidecar:mine ~/.cache/agent-sandbox/image-full

@@ -1,9 +1,10 @@
 //! The sandbox image in its two variants: what one finds in it, and that its bill of materials tells all of it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use sandbox_tests::engine::{FULL_IMAGE, IMAGE, docker_text};
+use sandbox_tests::engine::{FULL_IMAGE, IMAGE, docker, docker_text};
 use serde_json::Value;
 
 use crate::world::{World, shown};
@@ -64,7 +65,7 @@ async fn a_program_is_written_built_searched_packed_and_committed_in_the_full_im
             "built\n",
         ),
         ("pkg-config --exists zlib && echo found", "found\n"),
-        ("rg --files-with-matches iostream", "b.cc\n"),
+        ("rg --files-with-matches iostream .", "./b.cc\n"),
         ("echo '{\"a\": [1, 2]}' | jq --compact-output .a", "[1,2]\n"),
         (
             "git init --quiet r && cd r && cp ../a.c . && git add . && git -c user.name=a -c user.email=a@b commit --quiet --message first && git log --format=%s",
@@ -128,6 +129,32 @@ fn the_full_image_is_what_its_label_and_its_bill_of_materials_say() -> Result<()
     let bill: Value = serde_json::from_str(&inside(FULL_IMAGE, "cat", &[BILL])?)?;
     let components = bill["components"].as_array().context("no components")?;
     assert_eq!(texts(components, "pkg:npm/").collect::<Vec<_>>(), [("npm", npm.as_str())]);
+    Ok(())
+}
+
+/// An image that goes when the test does.
+struct Own(String);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Err(error) = docker(&["rmi", "--force", &self.0]) {
+            eprintln!("clean-up: {error:#}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_of_ones_own_runs_where_the_operator_allows_it() -> Result<()> {
+    let own = Own(format!("agent-sandbox-own:{}", std::process::id()));
+    let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docker");
+    let (file, folder) = (recipe.join("own.Dockerfile").display().to_string(), recipe.display().to_string());
+    docker_text(&["build", "--network", "none", "--file", &file, "--tag", &own.0, &folder])?;
+    let by_digest = docker_text(&["image", "inspect", "--format", "{{.Id}}", &own.0])?;
+    for name in [&own.0, &by_digest] {
+        let world = World::with(|node| node.set("SANDBOX_IMAGES_ALLOWED", name)).await?;
+        let sandbox = world.customer.create(world.service, &["--image", name]).await?;
+        world.check(&sandbox, &[("hello; id -un; touch ~/f f", "hello from an image of my own\nagent\n")]).await?;
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! An image's tag follows from everything that went in, so a second set-up finds it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -18,6 +18,8 @@ use crate::setup::{digest, node};
 
 const DOCKERFILE: &str = "docker/sidecar.Dockerfile";
 const REPOSITORY: &str = "agent-sandbox-sidecar";
+/// The bill of materials inside.
+const BILL: &str = "/usr/share/agent-sandbox/sbom.json";
 const DPKG_FORMAT: &str = "${Package}|${Version}|${Architecture}\\n";
 
 /// Leaves with the variant's name standing for an image made from the sources as they are.
@@ -32,6 +34,7 @@ pub(super) fn make(place: &Place, variant: Variant) -> Result<()> {
     if base::id(place, &image).is_none() {
         build.build(&image)?;
     }
+    build.keep_bill(&image)?;
     run::output(place.program("docker").args(["tag", &image, variant.image()]), QUESTION_MAX)?;
     eprintln!("  {} is {}", variant.image(), base::id(place, &image).context("the image has gone")?);
     Ok(())
@@ -47,7 +50,7 @@ struct Build<'a> {
 
 impl Build<'_> {
     /// The folder that the image is built from. It stays, so that one can build from it on another base.
-    fn context(&self) -> std::path::PathBuf {
+    fn context(&self) -> PathBuf {
         self.place.cached(&format!("image-{}", self.variant.name()))
     }
 
@@ -88,14 +91,19 @@ impl Build<'_> {
             crates: &sidecar::crates(self.place)?,
             npm: (self.variant == Variant::Full).then_some(node::NPM_VERSION),
         })?;
-        let kept = self.place.cached(&format!("logs/sbom-{}.json", self.variant.name()));
-        for path in [&self.context().join("sbom.json"), &kept] {
-            fs::write(path, &bill).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        eprintln!("  bill of materials: {}", kept.display());
+        write(&self.context().join("sbom.json"), &bill)?;
         self.docker(image, &[])?;
         // The finished image holds its layers.
         run::output(self.place.program("docker").args(["rmi", "--no-prune", &tools]), QUESTION_MAX).map(|_| ())
+    }
+
+    /// Takes the bill out of the finished image: to where logs are, and to the folder that one can build from.
+    fn keep_bill(&self, image: &str) -> Result<()> {
+        let mut ask = self.place.program("docker");
+        ask.args(["run", "--rm", "--network", "none", "--entrypoint", "cat", image, BILL]);
+        let bill = run::output(&mut ask, QUESTION_MAX)?;
+        let kept = self.place.cached(&format!("logs/sbom-{}.json", self.variant.name()));
+        [self.context().join("sbom.json"), kept].iter().try_for_each(|path| write(path, &bill))
     }
 
     fn docker(&self, tag: &str, more: &[&str]) -> Result<()> {
@@ -121,4 +129,8 @@ impl Build<'_> {
         ask.args(["run", "--rm", "--network", "none", "--entrypoint", "dpkg-query", image]);
         run::output(ask.args(["--show", "--showformat", DPKG_FORMAT]), QUESTION_MAX)
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

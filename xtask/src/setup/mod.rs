@@ -5,7 +5,6 @@
 //! the operator.
 
 mod base;
-
 mod contracts;
 mod digest;
 mod engine;
