@@ -12,6 +12,8 @@ mod jobs;
 mod limits;
 mod metrics;
 mod outside;
+#[cfg(test)]
+mod packaging;
 mod places;
 mod records;
 mod sidecars;

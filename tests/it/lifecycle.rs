@@ -149,7 +149,9 @@ async fn a_snapshot_brings_files_into_another_sandbox_and_back_into_its_own() ->
     let rented = Rented::with(|node| node.set("SNAPSHOT_DIRS", kept.path().display().to_string())).await?;
     let place = format!("file://{}/{:#x}/one.tar.zst", kept.path().display(), rented.account.address());
     let sandbox = made(&rented.create(Value::Null, |_| {}).await?)?;
-    rented.run(&sandbox, "mkdir -p deep/er; echo kept > deep/er/note; ln -s note deep/er/link; echo home > ~/h").await?;
+    rented
+        .run(&sandbox, "mkdir -p deep/er; echo kept > deep/er/note; ln -s note deep/er/link; echo home > ~/h")
+        .await?;
     let taken = rented.snapshot(&sandbox, &place).await?;
     let uri = taken.response_json["snapshot_uri"].as_str().with_context(|| taken.response_json.to_string())?.to_owned();
     assert!(uri.starts_with(&place) && uri.contains("#sha256="), "{uri}");
@@ -196,7 +198,9 @@ async fn places_that_a_customer_may_not_name_are_its_own_matter() -> Result<()> 
     let rented = Rented::with(|node| node.set("SNAPSHOT_DIRS", kept.path().display().to_string())).await?;
     let sandbox = made(&rented.create(Value::Null, |_| {}).await?)?;
     let of_another = format!("file://{}/0x00000000000000000000000000000000000000aa/one", kept.path().display());
-    for place in [of_another.as_str(), "file:///etc/passwd", "https://127.0.0.1/x", "https://169.254.169.254/x", "s3://b/k"] {
+    for place in
+        [of_another.as_str(), "file:///etc/passwd", "https://127.0.0.1/x", "https://169.254.169.254/x", "s3://b/k"]
+    {
         let refused = rented.snapshot(&sandbox, place).await?;
         assert_eq!(refusal(&refused), (1, "snapshot_refused".into()), "{place}: {}", refused.response_json);
     }

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// The image that set-up builds.
 pub const IMAGE: &str = "agent-sandbox-sidecar:dev";
+/// The one with the tools that people expect, which `cargo xtask setup --full` builds.
+pub const FULL_IMAGE: &str = "agent-sandbox-sidecar:full";
 
 /// Runs `docker` and returns its output, whatever its exit code.
 ///
