@@ -23,8 +23,8 @@ pub const RULES_BYTES_MAX: usize = 16 * 1024;
 pub const SERVICES_MAX: usize = 64;
 /// Headers that a host service adds.
 pub const SERVICE_HEADERS_MAX: usize = 16;
-/// Sandboxes with egress at a time.
-pub const SANDBOXES_MAX: usize = 4096;
+/// Sandboxes with egress at a time, unless the operator sets another number; each takes a descriptor.
+pub const SANDBOXES_DEFAULT: usize = 4096;
 /// Path of a Unix socket: what `sockaddr_un` holds, less the final zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Connections of one sandbox at a time, unless the operator sets another number.
@@ -64,6 +64,10 @@ pub const CHUNK_BYTES: usize = 256 * 1024;
 pub const CHUNKS_QUEUED_MAX: usize = 8;
 /// A stream of unknown length that ends within this goes to a web server with its length.
 pub const WEB_HEAD_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// An upload up to this length goes to a web server together with its headers.
+pub const WEB_AT_ONCE_BYTES_MAX: u64 = 1024 * 1024;
+/// Time in which a web server may refuse a longer one by its headers, before the body follows.
+pub const WEB_PAUSE: Duration = Duration::from_secs(1);
 /// Redirects that a download follows.
 pub const REDIRECTS_MAX: usize = 5;
 /// Bytes of an answer that is read as text.
