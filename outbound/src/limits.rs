@@ -80,10 +80,10 @@ pub const STALL_MAX: Duration = Duration::from_secs(60);
 pub const S3_PARTS_MAX: usize = 10_000;
 /// Parts in S3 begin with this size; shorter streams go in one request.
 pub const S3_PART_MIB_MIN: u32 = 8;
-/// And grow to this, which with the number of parts bounds an object at 242 GiB (273 GiB where its size is announced).
-pub const S3_PART_MIB_MAX: u32 = 28;
+/// And grow to this, which with the number of parts bounds an object at 226 GiB (253 GiB where its size is announced).
+pub const S3_PART_MIB_MAX: u32 = 26;
 /// Memory for the parts of one upload, those being filled and those on their way.
-pub const S3_MEMORY_MIB_MAX: u32 = 56;
+pub const S3_MEMORY_MIB_MAX: u32 = 52;
 /// Time for a part to be sent once.
 pub const S3_REQUEST_MAX: Duration = Duration::from_secs(180);
 /// Times a part is sent again after a server's fault or a broken connection.

@@ -25,8 +25,14 @@ use crate::limits::{CONNECT_MAX, MANIFEST_BYTES_MAX, S3_REQUEST_MAX, S3_RETRIES_
 
 /// What S3 says, with status 403, of credentials that are not to its liking. All else is access denied to somebody
 /// that it knows.
-const CREDENTIALS_REFUSED: [&str; 5] =
-    ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed"];
+const CREDENTIALS_REFUSED: [&str; 6] = [
+    "InvalidAccessKeyId",
+    "NotSignedUp",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+];
 /// A download goes on where it broke off for as long as it lasts.
 const DOWNLOAD_RETRY_MAX: Duration = Duration::from_secs(24 * 3600);
 
