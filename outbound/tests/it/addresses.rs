@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use proptest::prelude::*;
-use sandbox_outbound::address::{AddressError, Exceptions, ExceptionsError, Guard, Host, Range, Resolve, range};
+use sandbox_outbound::address::{
+    AddressError, Exceptions, ExceptionsError, Guard, Host, Range, Resolve, SystemResolver, range,
+};
 use sandbox_outbound::limits::{
     ADDRESSES_MAX, CONNECT_ADDRESS_MAX, CONNECT_MAX, EXCEPTIONS_MAX, HOST_BYTES_MAX, LOOKUP_MAX,
 };
@@ -272,6 +274,41 @@ async fn the_systems_resolver_knows_the_hosts_own_names() {
     let guard = Guard::new(Exceptions::default()).unwrap();
     let refused = guard.resolve(&host("localhost"), 80).await.unwrap_err();
     assert!(matches!(refused, AddressError::NotPublic { range: Range::Loopback, .. }), "{refused}");
+}
+
+/// A name server: `answers` one after the other to questions for IPv4 addresses, good for no time at all.
+async fn name_server(answers: &'static [[u8; 4]]) -> SocketAddr {
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut answers, mut question) = (answers.iter(), [0; 512]);
+        while let Ok((bytes, asker)) = socket.recv_from(&mut question).await {
+            let name = question[12..bytes].iter().position(|byte| *byte == 0).unwrap() + 13;
+            let is_v4 = question[name..name + 2] == [0, 1];
+            let answer = is_v4.then(|| answers.next().unwrap());
+            // Id; a recursive answer; one question, no or one answer.
+            let mut reply = [&question[..2], &[0x81, 0x80, 0, 1, 0, u8::from(is_v4), 0, 0, 0, 0]].concat();
+            reply.extend(&question[12..name + 4]);
+            if let Some(answer) = answer {
+                // The question's name; an IPv4 address of the internet; for no time; four bytes.
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                reply.extend(answer);
+            }
+            socket.send_to(&reply, asker).await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_name_server_that_changes_its_mind_is_seen_through_each_time() {
+    let server = name_server(&[[8, 8, 8, 8], [127, 0, 0, 1], [8, 8, 4, 4]]).await;
+    let resolver = SystemResolver::asking(&[server]).unwrap();
+    let guard = Guard::with_resolver(Exceptions::default(), Arc::new(resolver));
+    let resolve = async || guard.resolve(&host("turns.example"), 443).await;
+    assert_eq!(resolve().await.unwrap(), ["8.8.8.8:443".parse::<SocketAddr>().unwrap()]);
+    assert!(resolve().await.unwrap_err().is_refusal());
+    assert_eq!(resolve().await.unwrap(), ["8.8.4.4:443".parse::<SocketAddr>().unwrap()]);
 }
 
 #[tokio::test]
