@@ -56,8 +56,10 @@ const _: () = assert!(CONNECTIONS_PER_SANDBOX_DEFAULT <= CONNECTIONS_DEFAULT);
 pub const LOCATION_BYTES_MAX: usize = 8_192;
 /// Bytes of a manifest that is read.
 pub const MANIFEST_BYTES_MAX: usize = 4_096;
-/// Bytes of a name in a directory, as Linux has it.
-pub const FILE_NAME_BYTES_MAX: usize = 255;
+/// Bytes of a key: what S3 has, less room for the end of the manifest's name.
+pub const S3_KEY_BYTES_MAX: usize = 1_024 - 32;
+/// Bytes of a file's or directory's name: what Linux has, less room for the end of the manifest's name.
+pub const SNAPSHOT_NAME_BYTES_MAX: usize = 255 - 32;
 /// What a put hands on at a time where it does not hold whole parts.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 /// Chunks that wait for a slow destination.
@@ -90,6 +92,8 @@ pub const S3_REQUEST_MAX: Duration = Duration::from_secs(180);
 pub const S3_RETRIES_MAX: usize = 4;
 /// Time after which a part is not sent again.
 pub const S3_RETRY_MAX: Duration = Duration::from_secs(240);
+/// Time in which a download goes on where it broke off: for as long as the longest lasts.
+pub const S3_DOWNLOAD_RETRY_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Time for giving up an upload whose end cannot be waited for.
 pub const S3_ABORT_MAX: Duration = Duration::from_secs(30);
 
