@@ -23,8 +23,8 @@ pub const RULES_BYTES_MAX: usize = 16 * 1024;
 pub const SERVICES_MAX: usize = 64;
 /// Headers that a host service adds.
 pub const SERVICE_HEADERS_MAX: usize = 16;
-/// Sandboxes with egress at a time.
-pub const SANDBOXES_MAX: usize = 4096;
+/// Sandboxes with egress at a time, unless the operator sets another number; each takes a descriptor.
+pub const SANDBOXES_DEFAULT: usize = 4096;
 /// Path of a Unix socket: what `sockaddr_un` holds, less the final zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Connections of one sandbox at a time, unless the operator sets another number.
@@ -56,14 +56,20 @@ const _: () = assert!(CONNECTIONS_PER_SANDBOX_DEFAULT <= CONNECTIONS_DEFAULT);
 pub const LOCATION_BYTES_MAX: usize = 8_192;
 /// Bytes of a manifest that is read.
 pub const MANIFEST_BYTES_MAX: usize = 4_096;
-/// Bytes of a name in a directory, as Linux has it.
-pub const FILE_NAME_BYTES_MAX: usize = 255;
+/// Bytes of a key: what S3 has, less room for the end of the manifest's name.
+pub const S3_KEY_BYTES_MAX: usize = 1_024 - 32;
+/// Bytes of a file's or directory's name: what Linux has, less room for the end of the manifest's name.
+pub const SNAPSHOT_NAME_BYTES_MAX: usize = 255 - 32;
 /// What a put hands on at a time where it does not hold whole parts.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 /// Chunks that wait for a slow destination.
 pub const CHUNKS_QUEUED_MAX: usize = 8;
 /// A stream of unknown length that ends within this goes to a web server with its length.
 pub const WEB_HEAD_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// An upload up to this length goes to a web server together with its headers.
+pub const WEB_AT_ONCE_BYTES_MAX: u64 = 1024 * 1024;
+/// Time in which a web server may refuse a longer one by its headers, before the body follows.
+pub const WEB_PAUSE: Duration = Duration::from_secs(1);
 /// Redirects that a download follows.
 pub const REDIRECTS_MAX: usize = 5;
 /// Bytes of an answer that is read as text.
@@ -76,16 +82,18 @@ pub const STALL_MAX: Duration = Duration::from_secs(60);
 pub const S3_PARTS_MAX: usize = 10_000;
 /// Parts in S3 begin with this size; shorter streams go in one request.
 pub const S3_PART_MIB_MIN: u32 = 8;
-/// And grow to this, which with the number of parts bounds an object at 242 GiB (273 GiB where its size is announced).
-pub const S3_PART_MIB_MAX: u32 = 28;
+/// And grow to this, which with the number of parts bounds an object at 226 GiB (253 GiB where its size is announced).
+pub const S3_PART_MIB_MAX: u32 = 26;
 /// Memory for the parts of one upload, those being filled and those on their way.
-pub const S3_MEMORY_MIB_MAX: u32 = 56;
+pub const S3_MEMORY_MIB_MAX: u32 = 52;
 /// Time for a part to be sent once.
 pub const S3_REQUEST_MAX: Duration = Duration::from_secs(180);
 /// Times a part is sent again after a server's fault or a broken connection.
 pub const S3_RETRIES_MAX: usize = 4;
 /// Time after which a part is not sent again.
 pub const S3_RETRY_MAX: Duration = Duration::from_secs(240);
+/// Time in which a download goes on where it broke off: for as long as the longest lasts.
+pub const S3_DOWNLOAD_RETRY_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Time for giving up an upload whose end cannot be waited for.
 pub const S3_ABORT_MAX: Duration = Duration::from_secs(30);
 

@@ -191,7 +191,10 @@ impl Guard {
         }
         match range::range(address).or_else(|| range::own(address)) {
             None => Ok(reached),
-            Some(range) => Err(AddressError::NotPublic { host: host.clone(), address, range }),
+            Some(range) => {
+                tracing::debug!(%host, %address, %range, "an address that is not public was named");
+                Err(AddressError::NotPublic { host: host.clone(), address, range })
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! From names to addresses, unchecked: the system's name servers, and the door by which reqwest asks the guard.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use async_trait::async_trait;
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
 
 use super::{Guard, Host};
 use crate::limits::LOOKUP_MAX;
@@ -17,8 +18,8 @@ pub trait Resolve: Send + Sync + 'static {
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The servers in `/etc/resolv.conf` and the names in `/etc/hosts`, asked without threads: `getaddrinfo` would let a
-/// customer's slow name servers use up those that the host's own disk work runs on.
+/// The servers in `/etc/resolv.conf`, or others, and the names in `/etc/hosts`; asked without threads: `getaddrinfo`
+/// would let a customer's slow name servers use up those that the host's own disk work runs on.
 #[derive(Debug, Clone)]
 pub struct SystemResolver(TokioResolver);
 
@@ -28,13 +29,34 @@ impl SystemResolver {
     /// # Errors
     /// Where there is none, or it cannot be read.
     pub fn new() -> io::Result<Self> {
-        let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
+        Self::build(TokioResolver::builder_tokio().map_err(io::Error::other)?)
+    }
+
+    /// Asks these servers in place of the system's.
+    ///
+    /// # Errors
+    /// Where names in `/etc/hosts` cannot be read.
+    pub fn asking(servers: &[SocketAddr]) -> io::Result<Self> {
+        let servers = servers.iter().map(name_server).collect();
+        let config = ResolverConfig::from_name_servers(servers);
+        Self::build(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()))
+    }
+
+    fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> io::Result<Self> {
         let options = builder.options_mut();
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.timeout = LOOKUP_MAX / 2;
         options.attempts = 1;
         Ok(Self(builder.build().map_err(io::Error::other)?))
     }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let mut server = NameServerConfig::udp_and_tcp(address.ip());
+    for connection in &mut server.connections {
+        connection.port = address.port();
+    }
+    server
 }
 
 #[async_trait]

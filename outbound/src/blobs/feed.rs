@@ -2,13 +2,14 @@
 
 use std::io;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::{TryFutureExt, stream};
 use reqwest::{Body, RequestBuilder, Response};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Patience;
 use super::error::{BlobError, Store};
@@ -24,6 +25,9 @@ pub(super) struct Feed<'a, R> {
     pub patience: Patience,
     /// What has been read already.
     pub head: BytesMut,
+    /// For how long a refusal is waited for before the body is sent. Who refuses by the headers alone then closes,
+    /// and its answer is lost to a client that is still sending.
+    pub pause: Option<Duration>,
     pub intake: &'a mut Intake<R>,
 }
 
@@ -66,6 +70,9 @@ impl<R: AsyncRead + Send + Unpin> Feed<'_, R> {
     /// Moves the source into the queue. The last chunk follows only when the end has been seen, so that no server
     /// takes bytes for the whole that are less or more than announced.
     async fn pump(&mut self, queue: Queue) -> Result<Flowed, Stop> {
+        if let Some(pause) = self.pause {
+            sleep(pause).await;
+        }
         let head = std::mem::take(&mut self.head).freeze();
         for start in (0..head.len()).step_by(CHUNK_BYTES) {
             let end = head.len().min(start + CHUNK_BYTES);
@@ -80,8 +87,11 @@ impl<R: AsyncRead + Send + Unpin> Feed<'_, R> {
         if last.is_some() {
             self.hand_on(&queue, last).await?;
         }
-        self.hand_on(&queue, None).await?;
-        Ok(self.intake.flowed())
+        match self.hand_on(&queue, None).await {
+            // A body of known length is over with its last byte.
+            Ok(()) | Err(Stop::Closed) => Ok(self.intake.flowed()),
+            Err(failed) => Err(failed),
+        }
     }
 
     async fn hand_on(&self, queue: &Queue, chunk: Option<Bytes>) -> Result<(), Stop> {

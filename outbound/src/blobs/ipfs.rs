@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 use cid::Cid;
 use futures::{StreamExt, TryStreamExt};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
@@ -64,9 +65,16 @@ impl Ipfs {
             ("quieter", "true"),
             ("progress", "false"),
         ]);
-        let feed = Feed { store: Store::Ipfs, patience: self.patience, head: BytesMut::new(), intake: &mut intake };
+        let feed = Feed {
+            store: Store::Ipfs,
+            patience: self.patience,
+            head: BytesMut::new(),
+            pause: None,
+            intake: &mut intake,
+        };
         let sent = feed.send(|body| {
-            let part = Part::stream(body).file_name("snapshot");
+            let octets = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))]);
+            let part = Part::stream(body).file_name("snapshot").headers(octets);
             self.client.post(url).multipart(Form::new().part("file", part))
         });
         let (response, flowed) = sent.await?;

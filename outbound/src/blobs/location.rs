@@ -10,7 +10,7 @@ use url::Url;
 
 use super::manifest;
 use crate::address::{Host, HostError};
-use crate::limits::{FILE_NAME_BYTES_MAX, LOCATION_BYTES_MAX};
+use crate::limits::{LOCATION_BYTES_MAX, S3_KEY_BYTES_MAX, SNAPSHOT_NAME_BYTES_MAX};
 
 const HASH: &str = "sha256=";
 
@@ -80,8 +80,11 @@ pub enum LocationError {
     #[error("names that end in {} are for manifests", manifest::SUFFIX)]
     Manifest,
     /// A name that leaves no room for its manifest's.
-    #[error("a file's name has at most {} bytes", NAME_BYTES_MAX)]
+    #[error("a file's name has at most {SNAPSHOT_NAME_BYTES_MAX} bytes")]
     Name,
+    /// A key that leaves no room for its manifest's.
+    #[error("a key of S3 has at most {S3_KEY_BYTES_MAX} bytes")]
+    Key,
     /// No content id.
     #[error("not a content id of IPFS")]
     Cid,
@@ -95,9 +98,6 @@ pub enum LocationError {
     #[error("not a web address")]
     Web,
 }
-
-/// Room for the manifest's suffix, and for what a file under way is called.
-const NAME_BYTES_MAX: usize = FILE_NAME_BYTES_MAX - 32;
 
 impl Location {
     /// Reads a location.
@@ -178,6 +178,9 @@ fn s3(rest: &str) -> Result<Place, LocationError> {
     }
     check_path(key)?;
     check_name(key)?;
+    if key.len() > S3_KEY_BYTES_MAX {
+        return Err(LocationError::Key);
+    }
     Ok(Place::S3 { bucket: bucket.to_owned(), key: key.to_owned() })
 }
 
@@ -214,7 +217,7 @@ fn file(rest: &str) -> Result<Place, LocationError> {
     let segments = segments.collect::<Result<Vec<_>, _>>()?;
     let name = segments.last().map(String::as_str).unwrap_or_default();
     check_name(name)?;
-    if segments.iter().any(|segment| segment.len() > NAME_BYTES_MAX) {
+    if segments.iter().any(|segment| segment.len() > SNAPSHOT_NAME_BYTES_MAX) {
         return Err(LocationError::Name);
     }
     Ok(Place::File(PathBuf::from(format!("/{}", segments.join("/")))))
@@ -353,8 +356,10 @@ mod tests {
 
     #[test]
     fn buckets_keys_and_paths_are_plain() {
-        let (name, long) = ("n".repeat(NAME_BYTES_MAX), "n".repeat(NAME_BYTES_MAX + 1));
+        let (name, long) = ("n".repeat(SNAPSHOT_NAME_BYTES_MAX), "n".repeat(SNAPSHOT_NAME_BYTES_MAX + 1));
         assert!(Location::parse(&format!("file:///d/{name}")).is_ok());
+        let key = "k".repeat(S3_KEY_BYTES_MAX);
+        assert!(Location::parse(&format!("s3://bucket/{key}")).is_ok());
         check_refused(&[
             ("s3://ab/key", LocationError::Bucket),
             ("s3://Bucket/key", LocationError::Bucket),
@@ -364,6 +369,7 @@ mod tests {
             (&format!("s3://{}/key", "b".repeat(64)), LocationError::Bucket),
             ("s3://bucket", LocationError::Path),
             ("s3://bucket/", LocationError::Path),
+            (&format!("s3://bucket/{key}k"), LocationError::Key),
             ("s3://bucket/a//b", LocationError::Path),
             ("s3://bucket/../b", LocationError::Path),
             ("s3://bucket/a?versionId=1", LocationError::Query),

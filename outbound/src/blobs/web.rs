@@ -15,7 +15,7 @@ use super::manifest::Expected;
 use super::verified::{Chunks, unless_stalled};
 use super::{Patience, Put};
 use crate::address::{AddressError, Guard, Host};
-use crate::limits::{REDIRECTS_MAX, WEB_HEAD_BYTES_MAX};
+use crate::limits::{REDIRECTS_MAX, WEB_AT_ONCE_BYTES_MAX, WEB_HEAD_BYTES_MAX, WEB_PAUSE};
 
 /// The way to web servers.
 #[derive(Debug)]
@@ -43,7 +43,9 @@ impl Web {
             intake.fill(&mut head, WEB_HEAD_BYTES_MAX).await?;
         }
         let length_bytes = intake.announced_bytes().or_else(|| intake.has_ended().then_some(head.len() as u64));
-        let feed = Feed { store: Store::Web, patience: self.patience, head, intake: &mut intake };
+        let long = length_bytes.is_none_or(|length_bytes| length_bytes > WEB_AT_ONCE_BYTES_MAX);
+        let pause = long.then_some(WEB_PAUSE);
+        let feed = Feed { store: Store::Web, patience: self.patience, head, pause, intake: &mut intake };
         let sent = feed.send(|body| {
             let request = client.put(url.clone()).header(CONTENT_TYPE, "application/octet-stream").body(body);
             match length_bytes {

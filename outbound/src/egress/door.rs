@@ -93,7 +93,7 @@ async fn accept(listener: UnixListener, sandbox: Arc<Sandbox>, stop: Cancellatio
     let places = Arc::new(Semaphore::new(sandbox.shared.bounds.connections_per_sandbox_max));
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => match Passes::take(&places, &sandbox.shared.places) {
+            Ok((stream, _)) => match take(&places, &sandbox.shared.places) {
                 Some(passes) => {
                     let serving = converse(stream, Arc::clone(&sandbox), passes);
                     tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
@@ -109,13 +109,11 @@ async fn accept(listener: UnixListener, sandbox: Arc<Sandbox>, stop: Cancellatio
 }
 
 /// The right to be served: one of the sandbox's places, one of everybody's.
-struct Passes(#[allow(dead_code)] [OwnedSemaphorePermit; 2]);
+type Passes = [OwnedSemaphorePermit; 2];
 
-impl Passes {
-    fn take(own: &Arc<Semaphore>, all: &Arc<Semaphore>) -> Option<Self> {
-        let own = Arc::clone(own).try_acquire_owned().ok()?;
-        Some(Self([own, Arc::clone(all).try_acquire_owned().ok()?]))
-    }
+fn take(own: &Arc<Semaphore>, all: &Arc<Semaphore>) -> Option<Passes> {
+    let own = Arc::clone(own).try_acquire_owned().ok()?;
+    Some([own, Arc::clone(all).try_acquire_owned().ok()?])
 }
 
 /// Says so and closes, without waiting for anything: a fresh socket's buffer holds the whole answer.

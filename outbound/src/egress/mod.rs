@@ -37,7 +37,7 @@ use self::usage::Meter;
 pub use self::usage::Usage;
 use crate::address::Guard;
 use crate::limits::{
-    CONNECTIONS_DEFAULT, CONNECTIONS_PER_SANDBOX_DEFAULT, HEADER_READ_DEFAULT, IDLE_DEFAULT, SANDBOXES_MAX,
+    CONNECTIONS_DEFAULT, CONNECTIONS_PER_SANDBOX_DEFAULT, HEADER_READ_DEFAULT, IDLE_DEFAULT, SANDBOXES_DEFAULT,
     SOCKET_PATH_BYTES_MAX,
 };
 
@@ -57,6 +57,8 @@ pub struct EgressConfig {
 /// What sandboxes and connections may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EgressBounds {
+    /// Sandboxes with egress at a time.
+    pub sandboxes_max: usize,
     /// Connections of one sandbox at a time.
     pub connections_per_sandbox_max: usize,
     /// Connections of all sandboxes at a time.
@@ -72,6 +74,7 @@ pub struct EgressBounds {
 impl Default for EgressBounds {
     fn default() -> Self {
         Self {
+            sandboxes_max: SANDBOXES_DEFAULT,
             connections_per_sandbox_max: CONNECTIONS_PER_SANDBOX_DEFAULT,
             connections_max: CONNECTIONS_DEFAULT,
             header_read_max: HEADER_READ_DEFAULT,
@@ -91,8 +94,11 @@ pub enum OpenError {
         bytes: usize,
     },
     /// More sandboxes than there may be.
-    #[error("{SANDBOXES_MAX} sandboxes have egress already")]
-    Count,
+    #[error("{count} sandboxes have egress already")]
+    Count {
+        /// How many.
+        count: usize,
+    },
     /// The socket could not be made.
     #[error("cannot listen at {}", socket.display())]
     Listen {
@@ -153,8 +159,8 @@ impl Egress {
             doors.open.extend(before.map(|door| (key, door)));
             return Ok(());
         }
-        if doors.open.len() >= SANDBOXES_MAX {
-            return Err(OpenError::Count);
+        if doors.open.len() >= self.shared.bounds.sandboxes_max {
+            return Err(OpenError::Count { count: doors.open.len() });
         }
         let meter = before.as_ref().map(|door| Arc::clone(&door.sandbox.meter));
         let meter = meter.unwrap_or_else(|| Arc::new(Meter::new(self.shared.bounds.bytes_per_second_max)));

@@ -1,4 +1,4 @@
-//! Which hosts and ports may be reached: `pypi.org`, `*.example.com:443`, `1.1.1.1:53`, `10.1.0.0/16:*`, `*`.
+//! Which hosts and ports may be reached: `packages.example`, `*.example.com:443`, `1.1.1.1:53`, `10.1.0.0/16:*`, `*`.
 //!
 //! A rule is about what was asked for. What that leads to is the address guard's affair.
 

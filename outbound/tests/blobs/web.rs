@@ -65,14 +65,10 @@ async fn a_presigned_upload_of_s3_takes_what_ends_soon_or_is_announced() {
         let got = at(&format!("{}#sha256={}", sign(http::Method::GET).await, hex::encode(stored.sha256)));
         assert!(read(&stores, &got).await.unwrap() == bytes, "{length} bytes");
     }
-    let tampered = sign_tampered(&account).await;
-    let error = stores.put(&at(&tampered), &b"short"[..], None).await.unwrap_err();
+    let signed = account.signed_url(http::Method::PUT, &"a".into(), Duration::from_secs(60)).await.unwrap();
+    let of_another = signed.as_str().replace("/a?", "/b?");
+    let error = stores.put(&at(&of_another), &b"short"[..], None).await.unwrap_err();
     assert!(matches!(error, BlobError::Denied { store: Store::Web }), "{error:?}");
-}
-
-async fn sign_tampered(account: &object_store::aws::AmazonS3) -> String {
-    let url = account.signed_url(http::Method::PUT, &"a".into(), Duration::from_secs(60)).await.unwrap();
-    url.as_str().replace("X-Amz-Signature=", "X-Amz-Signature=0")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use proptest::prelude::*;
-use sandbox_outbound::address::{AddressError, Exceptions, ExceptionsError, Guard, Host, Range, Resolve, range};
-use sandbox_outbound::limits::{ADDRESSES_MAX, CONNECT_ADDRESS_MAX, EXCEPTIONS_MAX, HOST_BYTES_MAX, LOOKUP_MAX};
+use sandbox_outbound::address::{
+    AddressError, Exceptions, ExceptionsError, Guard, Host, Range, Resolve, SystemResolver, range,
+};
+use sandbox_outbound::limits::{
+    ADDRESSES_MAX, CONNECT_ADDRESS_MAX, CONNECT_MAX, EXCEPTIONS_MAX, HOST_BYTES_MAX, LOOKUP_MAX,
+};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 
@@ -36,45 +40,12 @@ fn a_host_has_one_form() {
 
 #[test]
 fn spellings_that_two_programs_may_read_differently_are_no_hosts() {
-    for text in [
-        "0x7f.1",
-        "0x7f000001",
-        "2130706433",
-        "0177.0.0.1",
-        "127.1",
-        "127.0.1",
-        "0",
-        "0x7f.0.0.1",
-        "127.0.0.01",
-        "017700000001",
-        "１２７.0.0.1",
-        "127。0。0。1",
-        "1.2.3.4.5",
-        "256.1.1.1",
-        "1.2.3.0x",
-        "%31.2.3.4",
-        "exa%6dple.com",
-        "fe80::1%eth0",
-        "[::1",
-        "::1]",
-        "a..b",
-        ".a",
-        "a..",
-        ".",
-        "..",
-        "",
-        "a b",
-        "a/b",
-        "a@b",
-        "a#b",
-        "a?b",
-        "a\\b",
-        "a\0b",
-        "a\nb",
-        "[1.2.3.4]",
-        "127.0.0.1..",
-        "xn--a",
-    ] {
+    let spelled =
+        "0x7f.1 0x7f000001 2130706433 0177.0.0.1 127.1 127.0.1 0 0x7f.0.0.1 127.0.0.01 017700000001 127.0.0.1..";
+    let widened = "１２７.0.0.1 127。0。0。1 %31.2.3.4 exa%6dple.com 1.2.3.4.5 256.1.1.1 1.2.3.0x [1.2.3.4]";
+    let broken = "fe80::1%eth0 [::1 ::1] a..b .a a.. . .. a/b a@b a#b a?b a\\b xn--a";
+    let cut = ["", "a b", "a\0b", "a\nb", " a", "a "];
+    for text in [spelled, widened, broken].into_iter().flat_map(str::split_whitespace).chain(cut) {
         assert!(Host::parse(text).is_err(), "{text:?}: {:?}", Host::parse(text));
     }
 }
@@ -90,85 +61,40 @@ fn a_name_is_as_long_as_dns_has_it() {
     assert!(Host::parse(&"a".repeat(64)).is_err());
 }
 
+/// Ranges and addresses at their edges.
+const RANGES: &str = "
+    Unspecified   0.0.0.0 0.1.2.3 0.255.255.255 ::
+    Loopback      127.0.0.1 127.0.0.0 127.255.255.255 ::1 ::ffff:127.0.0.1
+    Private       10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255
+    Private       fc00::1 fd00:ec2::254 fdff::1 fec0::1 ::ffff:10.0.0.1
+    Shared        100.64.0.0 100.100.100.200 100.127.255.255
+    LinkLocal     169.254.0.0 169.254.169.254 169.254.255.255 fe80::1 febf::1 ::ffff:169.254.169.254
+    Cloud         168.63.129.16
+    Reserved      192.0.0.0 192.0.0.192 192.88.99.1 240.0.0.0 255.255.255.254
+    Reserved      100::1 2001:10::1 2001:1ff::1 4000::1 5f00::1
+    Documentation 192.0.2.1 198.51.100.1 203.0.113.1 2001:db8::1 3fff::1 3fff:fff::1
+    Benchmarking  198.18.0.0 198.19.255.255 2001:2::1
+    Multicast     224.0.0.0 239.255.255.255 ff02::1
+    Broadcast     255.255.255.255
+    Translated    ::7f00:1 ::ffff:0:127.0.0.1 64:ff9b::127.0.0.1 64:ff9b::10.0.0.1 64:ff9b:1::1 2002:7f00:1:: 2001::1";
+
+const PUBLIC: &str = "
+    1.0.0.0 1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 168.63.129.17
+    169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0 192.0.1.0 192.167.255.255 192.169.0.0 198.17.255.255
+    198.20.0.0 223.255.255.255 ::ffff:1.1.1.1
+    2000::1 2001:200::1 2001:4860:4860::8888 2003::1 2606:4700::1111 3ffe::1 3fff:1000::1 64:ff9b::1.1.1.1";
+
 #[test]
 fn what_is_not_public_has_a_range() {
-    let check = |text: &str, expected: Option<Range>| assert_eq!(range(text.parse().unwrap()), expected, "{text}");
-    for (text, expected) in [
-        ("0.0.0.0", Range::Unspecified),
-        ("0.1.2.3", Range::Unspecified),
-        ("10.0.0.1", Range::Private),
-        ("100.64.0.1", Range::Shared),
-        ("100.100.100.200", Range::Shared),
-        ("127.0.0.1", Range::Loopback),
-        ("127.255.255.255", Range::Loopback),
-        ("169.254.169.254", Range::LinkLocal),
-        ("172.16.0.1", Range::Private),
-        ("172.31.255.255", Range::Private),
-        ("192.0.0.192", Range::Reserved),
-        ("192.0.2.1", Range::Documentation),
-        ("192.88.99.1", Range::Reserved),
-        ("192.168.1.1", Range::Private),
-        ("198.18.0.1", Range::Benchmarking),
-        ("198.19.255.255", Range::Benchmarking),
-        ("198.51.100.1", Range::Documentation),
-        ("203.0.113.1", Range::Documentation),
-        ("224.0.0.1", Range::Multicast),
-        ("239.255.255.255", Range::Multicast),
-        ("240.0.0.1", Range::Reserved),
-        ("255.255.255.255", Range::Broadcast),
-        ("168.63.129.16", Range::Cloud),
-        ("::", Range::Unspecified),
-        ("::1", Range::Loopback),
-        ("::7f00:1", Range::Translated),
-        ("::ffff:127.0.0.1", Range::Loopback),
-        ("::ffff:169.254.169.254", Range::LinkLocal),
-        ("::ffff:0:127.0.0.1", Range::Translated),
-        ("64:ff9b::127.0.0.1", Range::Translated),
-        ("64:ff9b::10.0.0.1", Range::Translated),
-        ("64:ff9b:1::1", Range::Translated),
-        ("2002:7f00:1::", Range::Translated),
-        ("2001::1", Range::Translated),
-        ("2001:2::1", Range::Benchmarking),
-        ("2001:10::1", Range::Reserved),
-        ("2001:db8::1", Range::Documentation),
-        ("3fff::1", Range::Documentation),
-        ("fc00::1", Range::Private),
-        ("fd00:ec2::254", Range::Private),
-        ("fe80::1", Range::LinkLocal),
-        ("fec0::1", Range::Private),
-        ("ff02::1", Range::Multicast),
-        ("100::1", Range::Reserved),
-        ("4000::1", Range::Reserved),
-        ("5f00::1", Range::Reserved),
-    ] {
-        check(text, Some(expected));
+    for line in RANGES.lines().skip(1) {
+        let (expected, addresses) = line.trim().split_once(' ').unwrap();
+        for address in addresses.split_whitespace() {
+            let found = range(address.parse().unwrap()).map(|range| format!("{range:?}"));
+            assert_eq!(found.as_deref(), Some(expected), "{address}");
+        }
     }
-    for text in [
-        "1.1.1.1",
-        "9.255.255.255",
-        "11.0.0.0",
-        "100.63.255.255",
-        "100.128.0.0",
-        "126.255.255.255",
-        "128.0.0.0",
-        "169.253.255.255",
-        "169.255.0.0",
-        "172.15.255.255",
-        "172.32.0.0",
-        "168.63.129.17",
-        "192.0.1.0",
-        "192.167.255.255",
-        "192.169.0.0",
-        "198.17.255.255",
-        "198.20.0.0",
-        "223.255.255.255",
-        "2606:4700::1111",
-        "2001:4860:4860::8888",
-        "2000::1",
-        "64:ff9b::1.1.1.1",
-        "::ffff:1.1.1.1",
-    ] {
-        check(text, None);
+    for address in PUBLIC.split_whitespace() {
+        assert_eq!(range(address.parse().unwrap()), None, "{address}");
     }
 }
 
@@ -292,22 +218,21 @@ async fn a_resolver_that_does_not_answer_is_waited_for_in_vain_only_so_long() {
 }
 
 /// A listener that accepts nobody more.
-async fn full(address: &str) -> (TcpListener, Vec<TcpStream>) {
+async fn full(address: &str, port: u16) -> (u16, impl Sized) {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(address.parse().unwrap()).unwrap();
+    socket.bind((address.parse::<std::net::Ipv4Addr>().unwrap(), port).into()).unwrap();
     let listener = socket.listen(0).unwrap();
     let address = listener.local_addr().unwrap();
     let mut waiting = Vec::new();
     while let Ok(stream) = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await {
         waiting.push(stream.unwrap());
     }
-    (listener, waiting)
+    (address.port(), (listener, waiting))
 }
 
 #[tokio::test]
 async fn an_address_that_does_not_accept_is_given_up_for_the_next() {
-    let (slow, _waiting) = full("127.0.0.2:0").await;
-    let port = slow.local_addr().unwrap().port();
+    let (port, _slow) = full("127.0.0.2", 0).await;
     let listener = TcpListener::bind(("127.0.0.3", port)).await.unwrap();
     let guard = guard("127.0.0.0/8", Names::default().lead("two.test", &[&["127.0.0.2", "127.0.0.3"]]));
     tokio::time::pause();
@@ -315,6 +240,22 @@ async fn an_address_that_does_not_accept_is_given_up_for_the_next() {
     let stream = guard.connect(&host("two.test"), port).await.unwrap();
     assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
     assert!(begun.elapsed() - CONNECT_ADDRESS_MAX < Duration::from_millis(10));
+}
+
+#[tokio::test]
+async fn addresses_that_do_not_accept_are_given_up_together() {
+    let addresses = ["127.0.1.2", "127.0.1.3", "127.0.1.4", "127.0.1.5"];
+    let (port, first) = full(addresses[0], 0).await;
+    let mut held = vec![first];
+    for address in &addresses[1..] {
+        held.push(full(address, port).await.1);
+    }
+    let guard = guard("127.0.0.0/8", Names::default().lead("four.test", &[&addresses]));
+    tokio::time::pause();
+    let begun = Instant::now();
+    let error = guard.connect(&host("four.test"), port).await.unwrap_err();
+    assert!(matches!(error, AddressError::TooSlow { .. }) && !error.is_refusal(), "{error}");
+    assert!(begun.elapsed() - CONNECT_MAX < Duration::from_millis(10));
 }
 
 #[tokio::test]
@@ -333,6 +274,41 @@ async fn the_systems_resolver_knows_the_hosts_own_names() {
     let guard = Guard::new(Exceptions::default()).unwrap();
     let refused = guard.resolve(&host("localhost"), 80).await.unwrap_err();
     assert!(matches!(refused, AddressError::NotPublic { range: Range::Loopback, .. }), "{refused}");
+}
+
+/// A name server: `answers` one after the other to questions for IPv4 addresses, good for no time at all.
+async fn name_server(answers: &'static [[u8; 4]]) -> SocketAddr {
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut answers, mut question) = (answers.iter(), [0; 512]);
+        while let Ok((bytes, asker)) = socket.recv_from(&mut question).await {
+            let name = question[12..bytes].iter().position(|byte| *byte == 0).unwrap() + 13;
+            let is_v4 = question[name..name + 2] == [0, 1];
+            let answer = is_v4.then(|| answers.next().unwrap());
+            // Id; a recursive answer; one question, no or one answer.
+            let mut reply = [&question[..2], &[0x81, 0x80, 0, 1, 0, u8::from(is_v4), 0, 0, 0, 0]].concat();
+            reply.extend(&question[12..name + 4]);
+            if let Some(answer) = answer {
+                // The question's name; an IPv4 address of the internet; for no time; four bytes.
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                reply.extend(answer);
+            }
+            socket.send_to(&reply, asker).await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_name_server_that_changes_its_mind_is_seen_through_each_time() {
+    let server = name_server(&[[8, 8, 8, 8], [127, 0, 0, 1], [8, 8, 4, 4]]).await;
+    let resolver = SystemResolver::asking(&[server]).unwrap();
+    let guard = Guard::with_resolver(Exceptions::default(), Arc::new(resolver));
+    let resolve = async || guard.resolve(&host("turns.example"), 443).await;
+    assert_eq!(resolve().await.unwrap(), ["8.8.8.8:443".parse::<SocketAddr>().unwrap()]);
+    assert!(resolve().await.unwrap_err().is_refusal());
+    assert_eq!(resolve().await.unwrap(), ["8.8.4.4:443".parse::<SocketAddr>().unwrap()]);
 }
 
 #[tokio::test]

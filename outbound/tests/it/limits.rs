@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sandbox_outbound::egress::{EgressBounds, OpenError, Rules};
-use sandbox_outbound::limits::{HEADER_BYTES_MAX, HEADERS_MAX, SANDBOXES_MAX, SOCKET_PATH_BYTES_MAX};
+use sandbox_outbound::limits::{HEADER_BYTES_MAX, HEADERS_MAX, SOCKET_PATH_BYTES_MAX};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::harness::origin::{OK, answering, origin};
+use crate::harness::origin::{OK, answering, head, origin};
 use crate::harness::{KEY, Setup, node, rest, told, until};
 
 #[tokio::test]
@@ -113,8 +113,31 @@ async fn a_sockets_path_fits_into_its_address() {
     assert!(matches!(missing, Err(OpenError::Listen { .. })));
 }
 
-#[test]
-fn there_are_descriptors_for_every_sandbox() {
-    // Each has a listener; opening so many for real is the machine's limit to test, not ours.
-    const { assert!(SANDBOXES_MAX <= 4096) }
+#[tokio::test]
+async fn so_many_sandboxes_have_egress_and_a_closed_one_makes_room() {
+    let bounds = EgressBounds { sandboxes_max: 2, ..EgressBounds::default() };
+    let node = node(Setup { bounds, ..Setup::default() });
+    let open = |key: &str| {
+        node.egress.open(key.to_owned(), node.socket.with_file_name(format!("{key}.sock")), Rules::default())
+    };
+    open("second").unwrap();
+    open("second").unwrap();
+    assert!(matches!(open("third"), Err(OpenError::Count { count: 2 })));
+    node.egress.close("second").unwrap();
+    open("third").unwrap();
+}
+
+#[tokio::test]
+async fn an_answers_head_has_a_count() {
+    for (count, expected) in [(HEADERS_MAX, "200 -"), (HEADERS_MAX + 1, "502 egress_unreachable")] {
+        let address = origin(move |mut stream| async move {
+            head(&mut stream).await;
+            let headers = "a: b\r\n".repeat(count - 1);
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{headers}\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        })
+        .await;
+        let answer = node(Setup::default()).get(&format!("http://origin.test:{}/", address.port())).await;
+        assert_eq!(told(&answer), expected, "{count} headers");
+    }
 }

@@ -21,14 +21,20 @@ use super::intake::Intake;
 use super::manifest::{self, Expected};
 use super::verified::Chunks;
 use super::{Patience, Put};
-use crate::limits::{CONNECT_MAX, MANIFEST_BYTES_MAX, S3_REQUEST_MAX, S3_RETRIES_MAX, S3_RETRY_MAX};
+use crate::limits::{
+    CONNECT_MAX, MANIFEST_BYTES_MAX, S3_DOWNLOAD_RETRY_MAX, S3_REQUEST_MAX, S3_RETRIES_MAX, S3_RETRY_MAX,
+};
 
 /// What S3 says, with status 403, of credentials that are not to its liking. All else is access denied to somebody
 /// that it knows.
-const CREDENTIALS_REFUSED: [&str; 5] =
-    ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed"];
-/// A download goes on where it broke off for as long as it lasts.
-const DOWNLOAD_RETRY_MAX: Duration = Duration::from_secs(24 * 3600);
+const CREDENTIALS_REFUSED: [&str; 6] = [
+    "InvalidAccessKeyId",
+    "NotSignedUp",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+];
 
 /// The operator's account.
 #[derive(Clone)]
@@ -91,7 +97,7 @@ impl S3 {
         known: Option<Expected>,
     ) -> Result<(Chunks, Expected), BlobError> {
         let options = ClientOptions::new().with_timeout_disabled().with_read_timeout(self.patience.stall_max);
-        let client = self.client(bucket, options, DOWNLOAD_RETRY_MAX)?;
+        let client = self.client(bucket, options, S3_DOWNLOAD_RETRY_MAX)?;
         let (path, beside) = paths(key)?;
         let expected = match known {
             Some(expected) => expected,
@@ -173,4 +179,29 @@ fn of_s3(error: object_store::Error) -> BlobError {
 fn timed_out(error: &object_store::Error) -> bool {
     let chain = std::iter::successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
     chain.filter_map(|error| error.downcast_ref::<HttpError>()).any(|error| error.kind() == HttpErrorKind::Timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(path_style: bool) -> String {
+        let endpoint: Url = "https://storage.example:9000/".parse().unwrap();
+        let config = S3Config {
+            endpoint: Some(endpoint.clone()),
+            region: "eu-1".into(),
+            access_key_id: "AKIA".into(),
+            secret_access_key: "hidden".into(),
+            path_style,
+            buckets: Vec::new(),
+        };
+        assert!(!format!("{config:?}").contains("hidden"));
+        S3::new(config, Patience::default()).endpoint_of(&endpoint, "bucket")
+    }
+
+    #[test]
+    fn the_bucket_stands_in_the_path_or_in_the_host() {
+        assert_eq!(endpoint(true), "https://storage.example:9000");
+        assert_eq!(endpoint(false), "https://bucket.storage.example:9000");
+    }
 }

@@ -12,14 +12,14 @@ use url::Url;
 const FILES: [&str; 3] = ["package.json", "package-lock.json", "node.mjs"];
 
 /// A node of this test alone.
-pub struct Node {
-    pub rpc_url: Url,
+pub(crate) struct Node {
+    pub(crate) rpc_url: Url,
     _child: Child,
     _repository: tempfile::TempDir,
 }
 
 impl Node {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let installed = tokio::task::spawn_blocking(install).await.unwrap();
         let repository = tempfile::tempdir().unwrap();
         let mut child = tokio::process::Command::new("node")

@@ -1,10 +1,10 @@
 //! Stores over servers of the test's own, and sources whose bytes and ends a test decides.
 
-pub mod ipfs;
-pub mod s3;
-pub mod serve;
-pub mod source;
-pub mod web;
+pub(crate) mod ipfs;
+pub(crate) mod s3;
+pub(crate) mod serve;
+pub(crate) mod source;
+pub(crate) mod web;
 
 use std::collections::HashMap;
 use std::io;
@@ -20,17 +20,18 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 
 /// Enough for a server in this process, and short enough to wait for.
-pub const SHORT: Patience = Patience { answer_max: Duration::from_millis(300), stall_max: Duration::from_millis(300) };
+pub(crate) const SHORT: Patience =
+    Patience { answer_max: Duration::from_millis(300), stall_max: Duration::from_millis(300) };
 
 /// A name server: each name has its successive answers, the last for good.
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
-    pub lookups: AtomicUsize,
+    pub(crate) lookups: AtomicUsize,
 }
 
 impl Names {
-    pub fn new(answers: &[(&str, &[&[&str]])]) -> Arc<Self> {
+    pub(crate) fn new(answers: &[(&str, &[&[&str]])]) -> Arc<Self> {
         let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
         let answers =
             answers.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(parse).collect())).collect();
@@ -48,7 +49,7 @@ impl Resolve for Names {
 }
 
 /// A configuration that offers nothing and reaches nobody, to be added to.
-pub fn offering_nothing(exceptions: &str, names: Arc<Names>) -> StoresConfig {
+pub(crate) fn offering_nothing(exceptions: &str, names: Arc<Names>) -> StoresConfig {
     StoresConfig {
         s3: None,
         ipfs: None,
@@ -59,12 +60,12 @@ pub fn offering_nothing(exceptions: &str, names: Arc<Names>) -> StoresConfig {
     }
 }
 
-pub fn at(text: &str) -> Location {
+pub(crate) fn at(text: &str) -> Location {
     Location::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 /// Bytes without a pattern, the same for the same length.
-pub fn some_bytes(length: usize) -> Vec<u8> {
+pub(crate) fn some_bytes(length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length + 32);
     let mut block: [u8; 32] = Sha256::digest(length.to_le_bytes()).into();
     while bytes.len() < length {
@@ -76,7 +77,7 @@ pub fn some_bytes(length: usize) -> Vec<u8> {
 }
 
 /// All that is at `location`, or the error: the reader's own or that of getting one.
-pub async fn read(stores: &Stores, location: &Location) -> Result<Vec<u8>, BlobError> {
+pub(crate) async fn read(stores: &Stores, location: &Location) -> Result<Vec<u8>, BlobError> {
     let (mut reader, _) = stores.get(location).await?;
     let mut all = Vec::new();
     match reader.read_to_end(&mut all).await {
@@ -86,7 +87,7 @@ pub async fn read(stores: &Stores, location: &Location) -> Result<Vec<u8>, BlobE
 }
 
 /// Puts so many bytes, compares what is said of them, and reads them back from where they are said to be.
-pub async fn check_round_trip(stores: &Stores, place: &str, length: usize, size_hint: Option<u64>) -> Stored {
+pub(crate) async fn check_round_trip(stores: &Stores, place: &str, length: usize, size_hint: Option<u64>) -> Stored {
     let bytes = some_bytes(length);
     let stored = stores.put(&at(place), &bytes[..], size_hint).await;
     let stored = stored.unwrap_or_else(|error| panic!("{length} bytes to {place}: {error:?}"));
@@ -100,12 +101,12 @@ pub async fn check_round_trip(stores: &Stores, place: &str, length: usize, size_
 }
 
 /// `place` with a hash that nothing has.
-pub fn with_wrong_hash(place: &str) -> Location {
+pub(crate) fn with_wrong_hash(place: &str) -> Location {
     at(&format!("{place}#sha256={}", "5a".repeat(32)))
 }
 
 /// Waits until it is so.
-pub async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let waiting = async {
         let mut tick = tokio::time::interval(Duration::from_millis(10));
         while !so() {

@@ -18,11 +18,11 @@ use tempfile::TempDir;
 use super::serve::{Identity, Server, serve};
 use super::{Names, offering_nothing};
 
-pub const BUCKET: &str = "snapshots";
+pub(crate) const BUCKET: &str = "snapshots";
 
 /// What befalls the parts of uploads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     None,
     /// From this part on (from 1) every try fails.
     From(usize),
@@ -36,15 +36,15 @@ pub enum Fault {
     Manifest,
 }
 
-pub struct S3 {
-    pub server: Server,
-    pub directory: TempDir,
+pub(crate) struct S3 {
+    pub(crate) server: Server,
+    pub(crate) directory: TempDir,
     tries: Arc<AtomicUsize>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
 impl S3 {
-    pub async fn start(fault: Fault, identity: Option<&Identity>) -> Self {
+    pub(crate) async fn start(fault: Fault, identity: Option<&Identity>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join(BUCKET)).unwrap();
         let mut builder = S3ServiceBuilder::new(FileSystem::new(directory.path()).unwrap());
@@ -65,48 +65,49 @@ impl S3 {
         Self { server: serve(identity, faulty).await, directory, tries, log }
     }
 
-    pub fn config(&self) -> S3Config {
-        S3Config {
-            endpoint: Some(format!("http://{}", self.server.address).parse().unwrap()),
-            region: "us-east-1".into(),
-            access_key_id: "AKIA".into(),
-            secret_access_key: "secret".into(),
-            path_style: true,
-            buckets: Vec::new(),
-        }
-    }
-
     /// Of this server, under another configuration if so wished.
-    pub fn stores_with(&self, patience: Option<Patience>, change: impl FnOnce(&mut S3Config)) -> Stores {
-        let mut s3 = self.config();
+    pub(crate) fn stores_with(&self, patience: Option<Patience>, change: impl FnOnce(&mut S3Config)) -> Stores {
+        let mut s3 = config(&self.server.address.to_string());
         change(&mut s3);
         let mut config = offering_nothing("", Names::new(&[]));
         config.patience = patience.unwrap_or(config.patience);
         Stores::new(sandbox_outbound::blobs::StoresConfig { s3: Some(s3), ..config }).unwrap()
     }
 
-    pub fn stores(&self) -> Stores {
+    pub(crate) fn stores(&self) -> Stores {
         self.stores_with(None, |_| {})
     }
 
     /// How often a part was tried.
-    pub fn tries(&self) -> usize {
+    pub(crate) fn tries(&self) -> usize {
         self.tries.load(Ordering::SeqCst)
     }
 
     /// How often a request of this kind came.
-    pub fn asked(&self, method: &str, containing: &str) -> usize {
+    pub(crate) fn asked(&self, method: &str, containing: &str) -> usize {
         let log = self.log.lock().unwrap();
         log.iter().filter(|line| line.starts_with(method) && line.contains(containing)).count()
     }
 
     /// Names of all that is kept: objects, and the pieces of uploads that are not completed.
-    pub fn kept(&self) -> Vec<String> {
+    pub(crate) fn kept(&self) -> Vec<String> {
         let mut names = names_in(&self.directory.path().join(BUCKET));
         let own = |name: &String| name != BUCKET && !name.starts_with(".bucket-");
         names.extend(names_in(self.directory.path()).into_iter().filter(own));
         names.sort_unstable();
         names
+    }
+}
+
+/// For a server at this address.
+pub(crate) fn config(address: &str) -> S3Config {
+    S3Config {
+        endpoint: Some(format!("http://{address}").parse().unwrap()),
+        region: "us-east-1".into(),
+        access_key_id: "AKIA".into(),
+        secret_access_key: "secret".into(),
+        path_style: true,
+        buckets: Vec::new(),
     }
 }
 

@@ -18,8 +18,8 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// A running server.
-pub struct Server {
-    pub address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
@@ -30,13 +30,13 @@ impl Drop for Server {
 }
 
 /// A certificate of nobody's.
-pub struct Identity {
-    pub pem: Vec<u8>,
+pub(crate) struct Identity {
+    pub(crate) pem: Vec<u8>,
     acceptor: TlsAcceptor,
 }
 
 impl Identity {
-    pub fn of(names: &[&str]) -> Self {
+    pub(crate) fn of(names: &[&str]) -> Self {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(names).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -51,7 +51,7 @@ impl Identity {
 }
 
 /// Serves until the handle is dropped.
-pub async fn serve<S, B>(identity: Option<&Identity>, service: S) -> Server
+pub(crate) async fn serve<S, B>(identity: Option<&Identity>, service: S) -> Server
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send,

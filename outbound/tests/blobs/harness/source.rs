@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
 
 /// So many bytes, and then an error.
-pub fn failing_after(bytes: u64) -> impl AsyncRead + Send + Unpin {
+pub(crate) fn failing_after(bytes: u64) -> impl AsyncRead + Send + Unpin {
     repeat(7).take(bytes).chain(Then(|| Poll::Ready(Err(io::Error::other("the disk is gone")))))
 }
 
 /// So many bytes, and then nothing, for ever.
-pub fn stuck_after(bytes: u64) -> impl AsyncRead + Send + Unpin {
+pub(crate) fn stuck_after(bytes: u64) -> impl AsyncRead + Send + Unpin {
     repeat(7).take(bytes).chain(Then(|| Poll::Pending))
 }
 

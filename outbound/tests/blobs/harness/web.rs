@@ -17,20 +17,20 @@ use super::serve::{Identity, Server, serve};
 use super::{Names, offering_nothing};
 
 /// The name on the certificate, besides 127.0.0.1.
-pub const NAME: &str = "snapshots.example";
+pub(crate) const NAME: &str = "snapshots.example";
 
 type Streamed = StreamBody<futures::stream::BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>>;
 type Answer = Response<Either<Full<Bytes>, Streamed>>;
 type Kept = Arc<Mutex<HashMap<String, Bytes>>>;
 
-pub struct Web {
-    pub server: Server,
+pub(crate) struct Web {
+    pub(crate) server: Server,
     identity: Identity,
     kept: Kept,
 }
 
 impl Web {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let identity = Identity::of(&["127.0.0.1", NAME]);
         let kept = Kept::default();
         let held = Arc::clone(&kept);
@@ -42,26 +42,26 @@ impl Web {
     }
 
     /// That reach this server by address and by `names`.
-    pub fn stores_with(&self, patience: Option<Patience>, names: Arc<Names>) -> Stores {
+    pub(crate) fn stores_with(&self, patience: Option<Patience>, names: Arc<Names>) -> Stores {
         let mut config = offering_nothing(&self.server.address.to_string(), names);
         config.patience = patience.unwrap_or(config.patience);
         Stores::new(StoresConfig { trusted_pem: Some(self.identity.pem.clone()), ..config }).unwrap()
     }
 
-    pub fn stores(&self) -> Stores {
+    pub(crate) fn stores(&self) -> Stores {
         self.stores_with(None, Names::new(&[]))
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("https://{}/{path}", self.server.address)
     }
 
     /// Bytes kept under a name, whole uploads only.
-    pub fn kept(&self, name: &str) -> Option<Bytes> {
+    pub(crate) fn kept(&self, name: &str) -> Option<Bytes> {
         self.kept.lock().unwrap().get(name).cloned()
     }
 
-    pub fn keep(&self, name: &str, bytes: impl Into<Bytes>) {
+    pub(crate) fn keep(&self, name: &str, bytes: impl Into<Bytes>) {
         self.kept.lock().unwrap().insert(name.to_owned(), bytes.into());
     }
 }
