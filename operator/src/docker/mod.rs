@@ -97,6 +97,8 @@ impl DockerContainers {
             () = filled => {}
             () = sweeping => {}
         }
+        let PoolCounts { ready, claimed, cold, failed } = self.pool_counts();
+        tracing::info!(ready, claimed, cold, failed, "the pool is empty");
     }
 
     /// What the pool did so far.

@@ -262,6 +262,7 @@ async fn make(pool: Arc<Pool>, sidecars: Arc<dyn Sidecars>) -> bool {
     };
     match made.await {
         Ok(()) => {
+            tracing::info!(vessel, "a container waits in the pool");
             pool.state().ready.push_back(vessel);
             true
         }
