@@ -68,7 +68,8 @@ impl Host {
         self.engine.create(vessel, hardening::container(&shape, &self.ground)).await
     }
 
-    async fn template(&self, image: &str, disk_gb: u64) -> Result<Template, DockerError> {
+    /// What new disks are copied from, made where it is missing: takes a moment the first time.
+    pub(super) async fn template(&self, image: &str, disk_gb: u64) -> Result<Template, DockerError> {
         let digest = self.engine.image(image).await?;
         let hex = digest.rsplit(':').next().unwrap_or_default();
         let key: String = hex.chars().take(DIGEST_LETTERS).collect();
@@ -128,7 +129,8 @@ impl Host {
     }
 
     /// Removes a container with all it has, or what is left of one. The container goes last: it tells what it has.
-    pub(super) async fn clear(&self, name: &str) -> Result<(), DockerError> {
+    /// Says by what that was found.
+    pub(super) async fn clear(&self, name: &str) -> Result<String, DockerError> {
         let found = self.engine.inspect(name).await?;
         if found.as_ref().is_some_and(runs) {
             self.engine.kill(name).await?;
@@ -142,7 +144,7 @@ impl Host {
                 self.engine.remove_volume(&hardening::volume(&vessel, kind)).await?;
             }
         }
-        Ok(())
+        Ok(vessel)
     }
 
     /// Removes disk and socket directory of a vessel that no running container uses.

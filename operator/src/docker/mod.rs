@@ -85,6 +85,10 @@ impl DockerContainers {
         let Upkeep { census, sidecars, capacity } = upkeep;
         let refill = Refill { pool: self.pool.clone(), sidecars, census: census.clone(), capacity };
         let sweeping = async {
+            let common = self.pool.wanted();
+            if let Err(error) = self.host.template(&common.image, common.resources.disk_gb).await {
+                tracing::warn!(error = %error_chain(&error), "there is no template for disks yet");
+            }
             loop {
                 if let Err(error) = sweep::sweep(&self.host, &self.pool, census.as_ref()).await {
                     tracing::warn!(error = %error_chain(&error), "nothing is swept");
@@ -171,10 +175,8 @@ impl Containers for DockerContainers {
     }
 
     async fn remove(&self, sandbox: &Sandbox) -> Result<(), PortError> {
-        self.host.clear(&self.name(sandbox)).await?;
-        if let Some(instance) = sandbox.phase.instance() {
-            self.pool.forget(&instance.vessel);
-        }
+        let vessel = self.host.clear(&self.name(sandbox)).await?;
+        self.pool.forget(&vessel);
         Ok(())
     }
 }

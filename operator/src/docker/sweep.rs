@@ -48,7 +48,7 @@ pub(super) async fn sweep(host: &Host, pool: &Pool, census: &dyn Census) -> Resu
             remove_skeleton(host, &container.name).await;
         } else {
             tracing::warn!(container = container.name, "a container that belongs to no sandbox is removed");
-            let cleared = host.clear(&container.name).await;
+            let cleared = host.clear(&container.name).await.map(drop);
             pool.forget(&container.vessel);
             tell(&container.name, cleared);
         }
