@@ -13,6 +13,8 @@ use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
 use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
+use sandbox_fleet::admission::Capacity;
+use sandbox_fleet::ports::Sidecars;
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_fleet::{Fleet, Keeper, Ports};
 use sandbox_sdk::{Account, Chain};
@@ -150,8 +152,7 @@ impl Node {
         let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
         registration::ensure(&chain, &sender, &key, &config.offer).await?;
         let places = Places::new(&config.run_dir, deployment.core, records.state_id()?)?;
-        let disks = Disks::open(&config.data_dir, config.engine.disk_quota).await?;
-        let containers = containers(&config, &places, &disks).await;
+        let containers = containers(&config, &places).await?;
         let sidecars = Arc::new(SocketSidecars::new(places));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
@@ -167,10 +168,7 @@ impl Node {
         let (keeper, fleet) = Keeper::new(config.offer.capacity, ports);
         let keeper_stop = CancellationToken::new();
         let keeper = tokio::spawn(keeper.run(records.sandboxes()?, keeper_stop.clone()));
-        let upkeep_stop = CancellationToken::new();
-        let upkeep =
-            Upkeep { census: Arc::new(records.clone()), sidecars: sidecars.clone(), capacity: config.offer.capacity };
-        let upkeep = Keeping { task: tokio::spawn(containers.keep(upkeep, upkeep_stop.clone())), stop: upkeep_stop };
+        let upkeep = keep_host(containers, records.clone(), sidecars.clone(), config.offer.capacity);
         let keeping = Keeping { task: keeper, stop: keeper_stop };
         let records_failed = records.failed();
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
@@ -308,9 +306,22 @@ impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
 }
 
 /// Waits for the engine: one that is down is no reason to end.
-async fn containers(config: &Config, places: &Places, disks: &Disks) -> Arc<DockerContainers> {
+async fn containers(config: &Config, places: &Places) -> Result<Arc<DockerContainers>, DiskError> {
+    let disks = Disks::open(&config.data_dir, config.engine.disk_quota).await?;
     let connect = || DockerContainers::connect(&config.engine, places.clone(), disks.clone());
-    Arc::new(until_answered("container engine", connect).await)
+    Ok(Arc::new(until_answered("container engine", connect).await))
+}
+
+/// Starts to keep the pool filled and the host swept.
+fn keep_host(
+    containers: Arc<DockerContainers>,
+    records: Records,
+    sidecars: Arc<dyn Sidecars>,
+    capacity: Capacity,
+) -> Keeping {
+    let stop = CancellationToken::new();
+    let upkeep = Upkeep { census: Arc::new(records), sidecars, capacity };
+    Keeping { task: tokio::spawn(containers.keep(upkeep, stop.clone())), stop }
 }
 
 #[async_trait]

@@ -1,8 +1,9 @@
 //! The container that a sandbox is, and the proof that the engine made it so.
 //!
 //! Root inside, with the four capabilities by which the sidecar becomes the customer's user and signals it; nothing of
-//! the customer runs as root. No network, a read-only root, no other mounts than the two directories of its disk and the
-//! one of its socket. A setting is written once, in [`container`]; [`verify`] compares what runs against the same value.
+//! the customer runs as root. No network, a read-only root, no other mounts than the two directories of its disk and
+//! the one of its socket. A setting is written once, in [`container`]; [`verify`] compares what runs against the same
+//! value.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

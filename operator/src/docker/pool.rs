@@ -1,4 +1,5 @@
-//! Containers that run before they are asked for, of the common shape: a create takes one by giving it the sandbox's name.
+//! Containers that run before they are asked for, of the common shape: a create takes one by giving it the sandbox's
+//! name.
 //!
 //! What is the sandbox's own (environment, keys, labels) travels with each command, so nothing inside needs to change.
 //! The pool is refilled between creates, within the node's capacity, and is gone when the node ends.
@@ -188,7 +189,8 @@ impl Refill {
         let room = match self.census.living().await {
             Ok(living) => room(self.capacity, &living, &self.pool.wanted),
             Err(error) => {
-                tracing::warn!(error = %error_chain(error.as_ref()), "the pool is not refilled: sandboxes cannot be counted");
+                let error = error_chain(error.as_ref());
+                tracing::warn!(error, "the pool is not refilled: sandboxes cannot be counted");
                 return 0;
             }
         };

@@ -1,5 +1,5 @@
-//! What an image has in the two directories of a disk, laid out for templates: a new disk begins with it, as a volume of
-//! the engine's would.
+//! What an image has in the two directories of a disk, laid out for templates: a new disk begins with it, as a volume
+//! of the engine's would.
 
 use std::collections::HashMap;
 use std::io;

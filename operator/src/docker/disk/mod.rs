@@ -1,7 +1,7 @@
 //! What a sandbox writes to: one disk for its workspace and its home, of a size that it cannot exceed.
 //!
-//! A disk is a sparse file with a file system in it, so that it takes of the host what is written, and the file system is
-//! full when it is full. The host mounts it; the container is given two of its directories. They exist only in the
+//! A disk is a sparse file with a file system in it: it takes of the host what is written, and the file system is full
+//! when it is full. The host mounts it; the container is given two of its directories. They exist only in the
 //! mounted disk: the engine starts nothing on a disk that is not there. Everything is found by the vessel's name, so
 //! every operation may be repeated after a crash at any instant. The kernel lets go of the loop device with the mount.
 

@@ -1,5 +1,5 @@
-//! `create_burst20`: twenty creates at once, from the first submission until a command succeeded in each; and twenty more
-//! at once after it, which find the pool empty.
+//! `create_burst20`: twenty creates at once, from the first submission until a command succeeded in each; and twenty
+//! more at once after it, which find the pool empty.
 
 use std::time::Instant;
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use sandbox_protocol::{CallKey, SandboxId};
 use sandbox_sdk::Account;
 use sandbox_sdk::answers::Answers;
-use sandbox_sdk::calls::SubmittedJob;
+use sandbox_sdk::chain::SubmittedJob;
 use sandbox_sdk::requests::{CreateBuilder, ExecBuilder, JobRequest, delete};
 
 const BOUND: Duration = Duration::from_secs(60);
