@@ -1,10 +1,12 @@
 //! The one place that wires: builds every part, hands each what it needs, and ends them in order.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
+use async_trait::async_trait;
 use blueprint_sdk::JobCall;
 use blueprint_sdk::runner::BlueprintRunner;
 use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
@@ -12,7 +14,8 @@ use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::ports::Containers;
+use sandbox_fleet::ports::Sidecars;
+use sandbox_fleet::sandbox::Sandbox;
 use sandbox_fleet::{Fleet, Keeper, Ports};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
@@ -32,9 +35,9 @@ use crate::chain::sender::Sender;
 use crate::chain::source::{DueCall, Source};
 use crate::chain::{head, until_answered};
 use crate::config::Config;
-use crate::docker::DockerContainers;
+use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
 use crate::jobs::{self, Desk, DeskParts};
-use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
+use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT, POOL_EMPTY_TIMEOUT};
 use crate::metrics::Metrics;
 use crate::outside::{OutsideError, Proxy, Stores};
 use crate::places::{Places, TooDeep};
@@ -50,6 +53,9 @@ pub(crate) enum NodeError {
     /// The socket directory.
     #[error(transparent)]
     Places(#[from] TooDeep),
+    /// The sandboxes' disks.
+    #[error(transparent)]
+    Disks(#[from] DiskError),
     /// The key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -119,10 +125,11 @@ struct Node {
     reading: JoinHandle<Result<(), RecordsError>>,
     outbox: Outbox,
     keeping: Keeping,
+    upkeep: Keeping,
     records_failed: CancellationToken,
 }
 
-/// The sandbox keeper's task. It ends after the work in hand, which needs it.
+/// A task that ends after the work in hand, which needs it: the sandbox keeper's, and the upkeep of the host.
 struct Keeping {
     task: JoinHandle<()>,
     stop: CancellationToken,
@@ -142,20 +149,21 @@ impl Node {
         let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
         registration::ensure(&chain, &sender, &key, &config.offer).await?;
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
-        let containers = containers(&config, &places).await;
+        let containers = containers(&config, &places).await?;
         let sidecars = Arc::new(SocketSidecars::new(places.clone()));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
 
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
         let ports = Ports {
-            containers,
+            containers: containers.clone(),
             sidecars: sidecars.clone(),
             egress: Arc::new(Proxy::new(&config.outside, places)?),
             snapshots: snapshots.clone(),
             sandboxes: Arc::new(records.clone()),
         };
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
+        let upkeep = keep_host(containers, records.clone(), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
         tokio::spawn(outbox_task.run());
@@ -196,12 +204,12 @@ impl Node {
             head,
             metrics,
         });
-        Ok(Self { desk, env, calls, reading, outbox, keeping, records_failed })
+        Ok(Self { desk, env, calls, reading, outbox, keeping, upkeep, records_failed })
     }
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, calls, reading, outbox, mut keeping, records_failed } = self;
+        let Self { desk, env, calls, reading, outbox, mut keeping, upkeep, records_failed } = self;
         let calls = ReceiverStream::new(calls).map(|due| Ok::<_, Infallible>(job_call(&due)));
         let runner = BlueprintRunner::builder(Unregistered, env)
             .router(jobs::router(desk.clone()))
@@ -218,6 +226,7 @@ impl Node {
             () = stop.cancelled() => Ok(()),
         };
         stop.cancel();
+        upkeep.stop.cancel();
         if tokio::time::timeout(FINISH_TIMEOUT, desk.finish()).await.is_err() {
             // Their keeper stays up to the last: without it they would be answered as failed.
             tracing::warn!("calls in hand are left for the next start");
@@ -226,6 +235,9 @@ impl Node {
         keeping.stop.cancel();
         if !keeping.task.is_finished() && tokio::time::timeout(FINISH_TIMEOUT, keeping.task).await.is_err() {
             tracing::warn!("the sandbox keeper did not end in time");
+        }
+        if tokio::time::timeout(POOL_EMPTY_TIMEOUT, upkeep.task).await.is_err() {
+            tracing::warn!("the pool is left for the next start to empty");
         }
         ended
     }
@@ -307,10 +319,32 @@ impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
 }
 
 /// Waits for the engine: one that is down is no reason to end.
-async fn containers(config: &Config, places: &Places) -> Arc<dyn Containers> {
-    let engine = &config.engine;
-    let connect = || DockerContainers::connect(&engine.host, places.clone(), engine.runtime.clone());
-    Arc::new(until_answered("container engine", connect).await)
+async fn containers(config: &Config, places: &Places) -> Result<Arc<DockerContainers>, DiskError> {
+    let disks = Disks::open(&config.data_dir, config.engine.disk_quota).await?;
+    let connect = || DockerContainers::connect(&config.engine, places.clone(), disks.clone());
+    Ok(Arc::new(until_answered("container engine", connect).await))
+}
+
+/// Starts to keep the pool filled and the host swept.
+fn keep_host(
+    containers: Arc<DockerContainers>,
+    records: Records,
+    sidecars: Arc<dyn Sidecars>,
+    capacity: Capacity,
+) -> Keeping {
+    let stop = CancellationToken::new();
+    let upkeep = Upkeep { census: Arc::new(records), sidecars, capacity };
+    Keeping { task: tokio::spawn(containers.keep(upkeep, stop.clone())), stop }
+}
+
+#[async_trait]
+impl Census for Records {
+    async fn living(&self) -> Result<Vec<Sandbox>, Box<dyn Error + Send + Sync>> {
+        let records = self.clone();
+        let mut sandboxes = tokio::task::spawn_blocking(move || records.sandboxes()).await??;
+        sandboxes.retain(|sandbox| !sandbox.phase.is_final());
+        Ok(sandboxes)
+    }
 }
 
 fn serve_api(listener: TcpListener, api: Api) {

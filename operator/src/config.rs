@@ -14,7 +14,8 @@ use sandbox_fleet::request::{Images, Menu, Resources};
 use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
 
-use crate::limits::{QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN};
+use crate::docker::DiskQuota;
+use crate::limits::{POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN};
 use crate::outside::OutsideConfig;
 
 /// Everything that can be set.
@@ -72,6 +73,10 @@ pub(crate) struct EngineConfig {
     pub(crate) host: String,
     /// Another runtime than the engine's default.
     pub(crate) runtime: Option<String>,
+    /// How sandboxes are kept to their disk's size.
+    pub(crate) disk_quota: DiskQuota,
+    /// Containers that are started before they are asked for.
+    pub(crate) pool_size: usize,
     pub(crate) menu: Menu,
 }
 
@@ -195,7 +200,22 @@ fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
         runtimes: list(source, "SANDBOX_RUNTIMES_ALLOWED")?,
         idle_timeout_s_default: Some(or_default(source, "IDLE_TIMEOUT_SECONDS", 0)?).filter(|seconds| *seconds != 0),
     };
-    Ok(EngineConfig { host, runtime: optional(source, "SANDBOX_RUNTIME")?, menu })
+    Ok(EngineConfig {
+        host,
+        runtime: optional(source, "SANDBOX_RUNTIME")?,
+        disk_quota: or_default(source, "DISK_QUOTA", DiskQuota::Loop)?,
+        pool_size: read_pool_size(source)?,
+        menu,
+    })
+}
+
+fn read_pool_size(source: &impl Source) -> Result<usize, ConfigError> {
+    const NAME: &str = "POOL_SIZE";
+    let size = or_default(source, NAME, POOL_SIZE_DEFAULT)?;
+    if size <= POOL_SIZE_MAX {
+        return Ok(size);
+    }
+    Err(ConfigError::invalid(NAME, size.to_string(), format!("the pool holds at most {POOL_SIZE_MAX} containers")))
 }
 
 /// Words, by commas.
@@ -267,6 +287,8 @@ mod tests {
             ("DOCKER_HOST", "tcp://1.2.3.4:2375"),
             ("API_URL", "not a url"),
             ("TEST_MODE", "maybe"),
+            ("DISK_QUOTA", "xfs"),
+            ("POOL_SIZE", "257"),
             ("QUOTE_TTL_SECONDS", "14"),
             ("QUOTE_TTL_SECONDS", "3600"),
             ("PRICE_PER_HOUR_TOKENS", "0x12=1"),

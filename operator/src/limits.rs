@@ -50,6 +50,31 @@ pub(crate) const HEAD_LOOKS_MAX: u32 = 50;
 
 /// Time for one request to the container engine.
 pub(crate) const ENGINE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for a program that makes, copies or mounts a disk.
+pub(crate) const DISK_TOOL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of the host's disk below which no disk is made.
+pub(crate) const HOST_FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+/// How often a mount that something uses is let go of; the last time whoever uses it.
+pub(crate) const UNMOUNT_TRIES_MAX: u32 = 20;
+/// Pause between two of these.
+pub(crate) const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
+/// Pause between two looks for what belongs to nobody.
+pub(crate) const SWEEP_PAUSE: Duration = Duration::from_secs(60);
+/// Containers that wait for a create, unless told otherwise: one create at a time finds one, also while it is replaced,
+/// and a host hardly feels them (a sidecar idles in a few megabytes).
+pub(crate) const POOL_SIZE_DEFAULT: usize = 2;
+/// Most containers that may wait.
+pub(crate) const POOL_SIZE_MAX: usize = 256;
+/// Containers that are started for the pool at a time.
+pub(crate) const POOL_STARTS_MAX: usize = 2;
+/// How long creates hold refills back.
+pub(crate) const POOL_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause after a container could not be made ready.
+pub(crate) const POOL_RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Pause between two looks whether those that wait still run.
+pub(crate) const POOL_LOOK_PAUSE: Duration = Duration::from_secs(15);
+/// Time for the pool to be emptied when the process ends; the next start removes what is left.
+pub(crate) const POOL_EMPTY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for a started sidecar to answer.
 pub(crate) const SIDECAR_START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause between two questions whether it answers.

@@ -60,6 +60,14 @@ impl Places {
         self.run_dir.join(vessel)
     }
 
+    /// Vessels of this node of which a socket directory is there.
+    pub(crate) fn vessels(&self) -> Vec<String> {
+        let ending = format!("-{}", self.tag);
+        let entries = std::fs::read_dir(&self.run_dir).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.ends_with(&ending)).collect()
+    }
+
     /// The socket through which everything leaves it that may.
     pub(crate) fn egress_socket(&self, vessel: &str) -> PathBuf {
         self.socket_dir(vessel).join(EGRESS_SOCKET_FILE)
@@ -74,6 +82,17 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_directory_that_nodes_share_each_sees_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let [ours, theirs] = [1, 2].map(|state| Places::new(dir.path(), Address::ZERO, state).unwrap());
+        assert_eq!(ours.vessels(), Vec::<String>::new());
+        for places in [&ours, &theirs] {
+            std::fs::create_dir(places.socket_dir(&format!("pool-1-{}", places.tag()))).unwrap();
+        }
+        assert_eq!(ours.vessels(), [format!("pool-1-{}", ours.tag())]);
+    }
 
     #[test]
     fn a_directory_in_which_some_socket_could_not_be_bound_is_refused() {
