@@ -114,6 +114,8 @@ pub(crate) const METRICS_COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Calls at their end whose records are kept, with the answers. The oldest beyond go.
 pub(crate) const FINAL_CALLS_MAX: usize = 100_000;
+/// Events of sandboxes that are kept. The oldest beyond go.
+pub(crate) const EVENTS_MAX: u64 = 100_000;
 /// Records that go at a time.
 pub(crate) const PRUNE_STEP_MAX: usize = 64;
 
