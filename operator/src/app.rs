@@ -11,8 +11,9 @@ use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
 use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
+use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::ports::Containers;
-use sandbox_fleet::{Fleet, Keeper};
+use sandbox_fleet::{Fleet, Keeper, Ports};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -35,6 +36,7 @@ use crate::docker::DockerContainers;
 use crate::jobs::{self, Desk, DeskParts};
 use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
 use crate::metrics::Metrics;
+use crate::outside::Shut;
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
 use crate::sidecars::SocketSidecars;
@@ -132,27 +134,25 @@ impl Node {
         stop: CancellationToken,
     ) -> Result<Self, NodeError> {
         let chain = connect::find(&config.chain).await?;
-        let deployment = chain.deployment();
         let me = key.address();
-        records.bind(&format!(
-            "operator {me} of blueprint {} at {} on chain {}",
-            deployment.blueprint_id, deployment.manager, deployment.chain_id
-        ))?;
-        tracing::info!(operator = %me, chain = deployment.chain_id, node = connect::host_of(&deployment.rpc_url), "connected");
-
+        bind(&records, &chain, me)?;
         let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
         registration::ensure(&chain, &sender, &key, &config.offer).await?;
-        let places = Places::new(&config.run_dir, deployment.core, records.state_id()?)?;
+        let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
         let sidecars = Arc::new(SocketSidecars::new(places));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
 
-        let (keeper, fleet) =
-            Keeper::new(config.offer.capacity, containers, sidecars.clone(), Arc::new(records.clone()));
-        let keeper_stop = CancellationToken::new();
-        let keeper = tokio::spawn(keeper.run(records.sandboxes()?, keeper_stop.clone()));
-        let keeping = Keeping { task: keeper, stop: keeper_stop };
+        let snapshots = Arc::new(Shut);
+        let ports = Ports {
+            containers,
+            sidecars: sidecars.clone(),
+            egress: Arc::new(Shut),
+            snapshots: snapshots.clone(),
+            sandboxes: Arc::new(records.clone()),
+        };
+        let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
         let records_failed = records.failed();
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
         tokio::spawn(outbox_task.run());
@@ -164,7 +164,7 @@ impl Node {
             chain: chain.clone(),
             key: key.clone(),
             fleet: fleet.clone(),
-            images: config.engine.images.clone(),
+            menu: config.engine.menu.clone(),
             offer: config.offer.clone(),
             service: config.chain.service,
         };
@@ -187,7 +187,8 @@ impl Node {
             records,
             fleet,
             sidecars,
-            images: config.engine.images,
+            snapshots,
+            menu: config.engine.menu,
             api_url: config.offer.api_url,
             head,
             metrics,
@@ -225,6 +226,25 @@ impl Node {
         }
         ended
     }
+}
+
+/// Makes sure that the records are of this operator on this chain.
+fn bind(records: &Records, chain: &Chain, me: Address) -> Result<(), RecordsError> {
+    let deployment = chain.deployment();
+    records.bind(&format!(
+        "operator {me} of blueprint {} at {} on chain {}",
+        deployment.blueprint_id, deployment.manager, deployment.chain_id
+    ))?;
+    tracing::info!(operator = %me, chain = deployment.chain_id, node = connect::host_of(&deployment.rpc_url), "connected");
+    Ok(())
+}
+
+/// Starts the sandbox keeper where a former life left it.
+fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, Keeping), RecordsError> {
+    let (keeper, fleet) = Keeper::new(capacity, ports);
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(keeper.run(records.sandboxes()?, stop.clone()));
+    Ok((fleet, Keeping { task, stop }))
 }
 
 /// What reads the chain and approves.

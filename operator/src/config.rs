@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use alloy::primitives::{Address, U256};
 use alloy::transports::http::reqwest::Url;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::request::{Images, Resources};
+use sandbox_fleet::request::{Images, Menu, Resources};
 use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
 
@@ -70,7 +70,7 @@ pub(crate) struct EngineConfig {
     pub(crate) host: String,
     /// Another runtime than the engine's default.
     pub(crate) runtime: Option<String>,
-    pub(crate) images: Images,
+    pub(crate) menu: Menu,
 }
 
 /// How the process logs.
@@ -144,7 +144,12 @@ fn read_offer(source: &impl Source, listen: SocketAddr) -> Result<OfferConfig, C
         return Err(ConfigError::invalid("API_URL", api_url, "not a URL"));
     }
     Ok(OfferConfig {
-        capacity: Capacity { sandboxes, resources, cpu_cores_each_max: cores },
+        capacity: Capacity {
+            sandboxes,
+            sandboxes_each_max: or_default(source, "CAPACITY_SANDBOXES_PER_CUSTOMER", sandboxes)?,
+            resources,
+            cpu_cores_each_max: cores,
+        },
         price_per_hour: or_default(source, "PRICE_PER_HOUR_WEI", U256::from(10_u64.pow(15)))?,
         token_prices_per_hour: read_token_prices(source)?,
         quote_life_s: read_quote_life(source)?,
@@ -181,10 +186,19 @@ fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
     if !host.starts_with("unix://") {
         return Err(ConfigError::invalid("DOCKER_HOST", host, "the engine must be on this host: give unix:///path"));
     }
-    let allowed: String = or_default(source, "SANDBOX_IMAGES_ALLOWED", String::new())?;
-    let allowed = allowed.split(',').map(str::trim).filter(|image| !image.is_empty()).map(str::to_owned).collect();
     let default = or_default(source, "SANDBOX_IMAGE", "agent-sandbox-sidecar:dev".to_owned())?;
-    Ok(EngineConfig { host, runtime: optional(source, "SANDBOX_RUNTIME")?, images: Images { default, allowed } })
+    let menu = Menu {
+        images: Images { default, allowed: list(source, "SANDBOX_IMAGES_ALLOWED")? },
+        runtimes: list(source, "SANDBOX_RUNTIMES_ALLOWED")?,
+        idle_timeout_s_default: Some(or_default(source, "IDLE_TIMEOUT_SECONDS", 0)?).filter(|seconds| *seconds != 0),
+    };
+    Ok(EngineConfig { host, runtime: optional(source, "SANDBOX_RUNTIME")?, menu })
+}
+
+/// Words, by commas.
+fn list(source: &impl Source, name: &str) -> Result<Vec<String>, ConfigError> {
+    let text: String = or_default(source, name, String::new())?;
+    Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
 fn bridge_socket(source: &impl Source) -> Result<Option<PathBuf>, ConfigError> {
@@ -219,7 +233,7 @@ mod tests {
     fn the_defaults_need_three_settings() {
         let config = read(&[]).unwrap();
         assert_eq!(config.offer.api_url, "http://127.0.0.1:9944");
-        assert_eq!(config.engine.images.default, "agent-sandbox-sidecar:dev");
+        assert_eq!(config.engine.menu.images.default, "agent-sandbox-sidecar:dev");
         assert_eq!(config.bridge_socket, None);
         assert_eq!(Config::read(&HashMap::new()).unwrap_err().to_string(), "TANGLE_CONTRACT is not set");
     }

@@ -65,6 +65,12 @@ pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for a sandbox to be removed: most of what the contract gives for the answer.
 pub(crate) const DELETE_TIMEOUT: Duration = Duration::from_secs(280);
+/// Time for a sandbox to be stopped: the engine gives its processes a while to end by themselves.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(280);
+/// Time for a sandbox to run where a snapshot may have to be restored first.
+pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(580);
+/// Time for a snapshot to be written: most of what the contract gives for the answer.
+pub(crate) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1_700);
 /// How often a sidecar that does not answer is asked what became of a command.
 pub(crate) const ATTACH_ATTEMPTS_MAX: u32 = 5;
 /// Time for a command beyond its own: to reach its sidecar, also when that must be started first.

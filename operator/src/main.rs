@@ -11,6 +11,7 @@ mod docker;
 mod jobs;
 mod limits;
 mod metrics;
+mod outside;
 mod places;
 mod records;
 mod sidecars;

@@ -48,19 +48,19 @@ impl Places {
         &self.run_dir
     }
 
-    /// Name of the sandbox's container, and prefix of its volumes'.
+    /// Name of the sandbox's container.
     pub(crate) fn name(&self, id: SandboxId) -> String {
         format!("{id}-{}", self.tag)
     }
 
-    /// The directory that the sandbox's sidecar has its socket in.
-    pub(crate) fn socket_dir(&self, id: SandboxId) -> PathBuf {
-        self.run_dir.join(self.name(id))
+    /// The directory that a vessel's sidecar has its socket in.
+    pub(crate) fn socket_dir(&self, vessel: &str) -> PathBuf {
+        self.run_dir.join(vessel)
     }
 
     /// That socket.
-    pub(crate) fn socket(&self, id: SandboxId) -> PathBuf {
-        self.socket_dir(id).join(SOCKET_FILE)
+    pub(crate) fn socket(&self, vessel: &str) -> PathBuf {
+        self.socket_dir(vessel).join(SOCKET_FILE)
     }
 }
 

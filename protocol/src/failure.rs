@@ -26,6 +26,14 @@ pub enum FailureCode {
     OutputLimit,
     /// The caller's own commands in the sandbox are as many as may run at once.
     SandboxBusy,
+    /// The sandbox is stopped; it can be resumed.
+    SandboxStopped,
+    /// The place that was named for a snapshot may not be used, or does not take it.
+    SnapshotRefused,
+    /// The snapshot that was named cannot be read, or is not what its hash says.
+    SnapshotUnreadable,
+    /// The operator's own store for snapshots failed.
+    SnapshotStore,
     /// The operator has no room for another sandbox.
     NoCapacity,
     /// The image that the operator promises is not there.
@@ -57,8 +65,12 @@ impl FailureCode {
             | Self::BadEnv
             | Self::Timeout
             | Self::OutputLimit
-            | Self::SandboxBusy => Outcome::Caller,
-            Self::NoCapacity
+            | Self::SandboxBusy
+            | Self::SandboxStopped
+            | Self::SnapshotRefused
+            | Self::SnapshotUnreadable => Outcome::Caller,
+            Self::SnapshotStore
+            | Self::NoCapacity
             | Self::ImageMissing
             | Self::DiskFull
             | Self::Engine
@@ -74,6 +86,7 @@ impl FailureCode {
     pub const fn retryable(self) -> bool {
         match self {
             Self::SandboxBusy
+            | Self::SnapshotStore
             | Self::NoCapacity
             | Self::ImageMissing
             | Self::DiskFull
@@ -87,6 +100,9 @@ impl FailureCode {
             | Self::BadEnv
             | Self::Timeout
             | Self::OutputLimit
+            | Self::SandboxStopped
+            | Self::SnapshotRefused
+            | Self::SnapshotUnreadable
             | Self::Hardening
             | Self::SandboxLost
             | Self::Interrupted => false,

@@ -7,17 +7,20 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 
+use alloy::primitives::B256;
 use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountTypeEnum,
     MountVolumeOptions, ResourcesUlimits,
 };
-use sandbox_fleet::sandbox::Sandbox;
+use sandbox_fleet::sandbox::{Sandbox, SidecarToken};
 use sandbox_protocol::limits::{OPEN_FILES_MAX, PIDS_MAX};
 
 use crate::places::{Places, SOCKET_FILE};
 
 /// Where the socket's directory is inside.
 const SOCKET_DIR_INSIDE: &str = "/run/sandbox";
+/// The same in each: a container may be made before it is known for which sandbox.
+const HOSTNAME: &str = "sandbox";
 const WORKSPACE: &str = "/workspace";
 const HOME: &str = "/home/agent";
 const CAPABILITIES: [&str; 4] = ["CHOWN", "KILL", "SETGID", "SETUID"];
@@ -32,17 +35,20 @@ const RUN_DIR_LABEL: &str = "sandbox.run_dir";
 /// Label with the sandbox's id.
 const ID_LABEL: &str = "sandbox.id";
 
-/// The container to be created for `sandbox`.
+/// The variable that a sidecar's token is in.
+const TOKEN_VARIABLE: &str = "SIDECAR_AUTH_TOKEN";
+
+/// The container to be created for `sandbox`, with a new token for its sidecar.
 pub(crate) fn container(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> ContainerCreateBody {
-    let token = sandbox.token.reveal();
+    let token = SidecarToken::new(B256::from(rand::random::<[u8; 32]>())).reveal();
     ContainerCreateBody {
         image: Some(sandbox.spec.image.clone()),
         user: Some("0:0".into()),
-        hostname: Some(sandbox.id.to_string()),
+        hostname: Some(HOSTNAME.into()),
         labels: Some(labels(sandbox, places)),
         env: Some(vec![
             format!("SIDECAR_SOCKET={SOCKET_DIR_INSIDE}/{SOCKET_FILE}"),
-            format!("SIDECAR_AUTH_TOKEN={token}"),
+            format!("{TOKEN_VARIABLE}={token}"),
             format!("AGENT_WORKSPACE_ROOT={WORKSPACE}"),
         ]),
         // The image's own check would start a process in every sandbox every few seconds; the operator asks the socket.
@@ -50,6 +56,12 @@ pub(crate) fn container(sandbox: &Sandbox, places: &Places, runtime: Option<&str
         host_config: Some(host_config(sandbox, places, runtime)),
         ..ContainerCreateBody::default()
     }
+}
+
+/// The token that the container's sidecar was given.
+pub(crate) fn token(found: &ContainerInspectResponse) -> Option<SidecarToken> {
+    let env = found.config.as_ref()?.env.as_ref()?;
+    env.iter().find_map(|pair| SidecarToken::parse(pair.strip_prefix(TOKEN_VARIABLE)?.strip_prefix('=')?))
 }
 
 fn host_config(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> HostConfig {
@@ -98,7 +110,7 @@ fn mounts(sandbox: &Sandbox, places: &Places) -> Vec<Mount> {
     };
     let socket = Mount {
         typ: Some(MountTypeEnum::BIND),
-        source: Some(places.socket_dir(sandbox.id).display().to_string()),
+        source: Some(places.socket_dir(&places.name(sandbox.id)).display().to_string()),
         target: Some(SOCKET_DIR_INSIDE.into()),
         ..Mount::default()
     };
@@ -210,27 +222,16 @@ fn sorted(list: Option<Vec<String>>) -> Option<Vec<String>> {
 mod tests {
     use std::path::Path;
 
-    use alloy::primitives::{Address, B256};
+    use alloy::primitives::Address;
     use bollard::models::{ContainerConfig, DeviceMapping, MountPoint, MountPointTypeEnum};
-    use sandbox_fleet::request::{Env, Resources, SandboxSpec};
-    use sandbox_fleet::sandbox::{Phase, SidecarToken};
-    use sandbox_protocol::{CallKey, SandboxId};
+    use sandbox_fleet::request::Resources;
 
     use super::*;
 
     fn sandbox() -> Sandbox {
-        Sandbox {
-            id: SandboxId { origin: CallKey { service: 1, call: 2 }, slot: 0 },
-            owner: Address::ZERO,
-            spec: SandboxSpec {
-                resources: Resources { cpu_cores: 2, memory_mb: 512, disk_gb: 1 },
-                image: "image".into(),
-                env: Env::new(),
-            },
-            expires_at_block: None,
-            token: SidecarToken::new(B256::ZERO),
-            phase: Phase::Requested,
-        }
+        let mut sandbox = sandbox_fleet::fakes::sandbox(2);
+        sandbox.spec.resources = Resources { cpu_cores: 2, memory_mb: 512, disk_gb: 1 };
+        sandbox
     }
 
     fn places() -> Places {

@@ -47,7 +47,7 @@ impl DockerContainers {
 
     async fn make(&self, sandbox: &Sandbox) -> Result<Instance, DockerError> {
         let name = self.places.name(sandbox.id);
-        self.make_socket_dir(sandbox.id)?;
+        self.make_socket_dir(&name)?;
         let body = hardening::container(sandbox, &self.places, self.runtime.as_deref());
         let options = CreateContainerOptionsBuilder::new().name(&name).build();
         match self.engine.create_container(Some(options), body).await {
@@ -71,7 +71,7 @@ impl DockerContainers {
             Ok(instance) if running => Ok(Some(instance)),
             Ok(instance) => {
                 // After a reboot of the host the directory is gone, and without it the engine starts nothing.
-                self.make_socket_dir(sandbox.id)?;
+                self.make_socket_dir(&name)?;
                 self.start(&name).await?;
                 Ok(Some(instance))
             }
@@ -84,10 +84,16 @@ impl DockerContainers {
         }
     }
 
-    fn make_socket_dir(&self, id: SandboxId) -> Result<(), DockerError> {
-        let dir = self.places.socket_dir(id);
+    fn make_socket_dir(&self, vessel: &str) -> Result<(), DockerError> {
+        let dir = self.places.socket_dir(vessel);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         made.map_err(|source| DockerError::SocketDirectory { dir, source })
+    }
+
+    async fn rest(&self, id: SandboxId) -> Result<bool, DockerError> {
+        let name = self.places.name(id);
+        self.stop(&name).await?;
+        Ok(self.inspect(&name).await?.is_some())
     }
 
     async fn clear(&self, id: SandboxId) -> Result<(), DockerError> {
@@ -100,7 +106,7 @@ impl DockerContainers {
             let removed = self.engine.remove_volume(&volume, None::<RemoveVolumeOptions>).await;
             absent_is_fine(removed).map_err(|source| DockerError::Remove { name: volume, source })?;
         }
-        let dir = self.places.socket_dir(id);
+        let dir = self.places.socket_dir(&name);
         match std::fs::remove_dir_all(&dir) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                 Err(DockerError::SocketDirectory { dir, source })
@@ -137,8 +143,9 @@ impl DockerContainers {
             .map_err(|source| DockerError::Hardening { name: name.clone(), source })?;
         let host = found.host_config.as_ref();
         let runtime = host.and_then(|host| host.runtime.clone()).ok_or(DockerError::Vanished { name: name.clone() })?;
-        let image_digest = found.image.clone().ok_or(DockerError::Vanished { name })?;
-        Ok(Instance { runtime, image_digest })
+        let image_digest = found.image.clone().ok_or(DockerError::Vanished { name: name.clone() })?;
+        let token = hardening::token(found).ok_or(DockerError::Vanished { name: name.clone() })?;
+        Ok(Instance { runtime, image_digest, vessel: name, token })
     }
 }
 
@@ -152,8 +159,12 @@ impl Containers for DockerContainers {
         Ok(self.look(sandbox).await?)
     }
 
-    async fn remove(&self, id: SandboxId) -> Result<(), PortError> {
-        Ok(self.clear(id).await?)
+    async fn halt(&self, sandbox: &Sandbox) -> Result<bool, PortError> {
+        Ok(self.rest(sandbox.id).await?)
+    }
+
+    async fn remove(&self, sandbox: &Sandbox) -> Result<(), PortError> {
+        Ok(self.clear(sandbox.id).await?)
     }
 }
 

@@ -8,8 +8,8 @@ use alloy::primitives::{Address, Bytes, U256, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolStruct, SolValue};
-use sandbox_fleet::ports::Sidecars;
-use sandbox_fleet::request::Images;
+use sandbox_fleet::ports::{Sidecars, Snapshots};
+use sandbox_fleet::request::Menu;
 use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Unfinished};
 use sandbox_protocol::abi::{self, JobError, JobReceipt};
@@ -29,7 +29,8 @@ pub(crate) struct DeskParts {
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) sidecars: Arc<dyn Sidecars>,
-    pub(crate) images: Images,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
+    pub(crate) menu: Menu,
     pub(crate) api_url: String,
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
@@ -180,7 +181,7 @@ impl Desk {
             }
         };
         let (runtime, image_digest) = match work.instance {
-            Some(Instance { runtime, image_digest }) => (runtime, image_digest),
+            Some(Instance { runtime, image_digest, .. }) => (runtime, image_digest),
             None => Default::default(),
         };
         let receipt = SandboxReceipt {

@@ -43,7 +43,7 @@ use writer::{Write, Writer, WriterThread};
 use crate::limits::{EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 
 /// Layout of keys and values; another one is refused rather than misread.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const VERSION_KEY: &[u8] = b"version";
 const CURSOR_KEY: &[u8] = b"cursor";
 const OWNER_KEY: &[u8] = b"owner";
@@ -207,6 +207,8 @@ impl Records {
     fn check_version(&self) -> Result<(), RecordsError> {
         match self.read(VERSION_KEY)? {
             Some(VERSION) => Ok(()),
+            // What version 1 had not is filled in when it is read; a sandbox's container is inspected again at every start.
+            Some(1) => self.write_now(VERSION_KEY, &VERSION),
             Some(found) => Err(RecordsError::Version { found, known: VERSION }),
             None => self.write_now(VERSION_KEY, &VERSION),
         }

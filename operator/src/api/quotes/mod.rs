@@ -19,7 +19,7 @@ use axum::{Json, Router};
 use sandbox_fleet::Fleet;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::pricing::{Life, Tariff, Work, price};
-use sandbox_fleet::request::Images;
+use sandbox_fleet::request::Menu;
 use sandbox_protocol::http::{QuoteBody, QuoteRequest};
 use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
 use sandbox_sdk::Chain;
@@ -42,7 +42,7 @@ pub(crate) struct QuoteParts {
     pub(crate) chain: Chain,
     pub(crate) key: PrivateKeySigner,
     pub(crate) fleet: Fleet,
-    pub(crate) images: Images,
+    pub(crate) menu: Menu,
     pub(crate) offer: OfferConfig,
     /// Only this service, where one is named.
     pub(crate) service: Option<u64>,
@@ -55,7 +55,7 @@ pub(crate) struct Quoting {
     /// Chain id and core: the domain of what is signed.
     place: (u64, Address),
     fleet: Fleet,
-    images: Images,
+    menu: Menu,
     capacity: Capacity,
     core_hours: BTreeMap<Address, U256>,
     ledger: Mutex<Ledger>,
@@ -74,7 +74,7 @@ impl Quoting {
             key: parts.key,
             place,
             fleet: parts.fleet,
-            images: parts.images,
+            menu: parts.menu,
             capacity: parts.offer.capacity,
             core_hours,
             ledger: Mutex::new(Ledger::new(parts.offer.quote_life_s)),
@@ -103,7 +103,7 @@ impl Quoting {
         if request.requester.is_zero() {
             return Err(ApiError::BadRequest("requester: nobody can redeem a quote of the zero address".into()));
         }
-        let asked = asked(request.job, &request.inputs, &self.images)?;
+        let asked = asked(request.job, &request.inputs, &self.menu)?;
         self.has_room(&asked).await?;
         let terms = self.market.terms(request.service, request.job).await.map_err(ApiError::Chain)?;
         let terms = terms.ok_or(ApiError::NoService(request.service))?;

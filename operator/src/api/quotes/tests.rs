@@ -77,16 +77,16 @@ impl Desk {
         let mut market = OneService { terms, holding };
         change(&mut market);
         let resources = Resources { cpu_cores: 8, memory_mb: 8_192, disk_gb: 100 };
-        let capacity = Capacity { sandboxes: 1, resources, cpu_cores_each_max: 4 };
+        let capacity = Capacity { sandboxes: 1, sandboxes_each_max: 1, resources, cpu_cores_each_max: 4 };
         let world = Arc::new(FakeWorld::default());
-        let (keeper, fleet) = Keeper::new(capacity, world.clone(), world.clone(), world);
+        let (keeper, fleet) = Keeper::new(capacity, world.ports());
         tokio::spawn(keeper.run(Vec::new(), CancellationToken::new()));
         let quoting = Arc::new(Quoting {
             market: Box::new(market),
             key,
             place: (CHAIN_ID, CORE),
             fleet,
-            images: Images { default: "sidecar:1".into(), allowed: Vec::new() },
+            menu: Menu::of("sidecar:1"),
             capacity,
             core_hours: BTreeMap::from([(Address::ZERO, U256::from(HOUR_WEI))]),
             ledger: Mutex::new(Ledger::new(LIFE_S)),
