@@ -51,6 +51,8 @@ enum Command {
     Key(KeyCommand),
     /// Claims what the operator has earned.
     Claim,
+    /// Prints the OpenAPI document of the API.
+    Openapi,
 }
 
 /// What the Blueprint Manager passes to every blueprint. The environment carries the rest.
@@ -104,6 +106,7 @@ fn start() -> Result<(), Box<dyn Error>> {
             Command::Register => Ok(app::register(&Config::read(&source)?).await?),
             Command::Key(command) => work_on_key(command, &source),
             Command::Claim => claim(&source).await,
+            Command::Openapi => Ok(print!("{}", api::openapi()?)),
         }
     })
 }

@@ -105,7 +105,7 @@ pub struct SnapshotRequest {
     /// Where it goes: `s3://`, `ipfs://`, `https://` or `file://`.
     pub destination: String,
     /// With the files of `/workspace`.
-    #[serde(default = "included")]
+    #[serde(default = "yes")]
     pub include_workspace: bool,
     /// With the files of `/home/agent`.
     #[serde(default)]
@@ -151,7 +151,7 @@ pub struct GapEvent {
 }
 
 /// Query of `GET /v1/events`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct EventsQuery {
@@ -159,6 +159,9 @@ pub struct EventsQuery {
     /// happens from now on. The header wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// Whether the stream goes on with what happens; otherwise it ends with what is kept.
+    #[serde(default = "yes")]
+    pub follow: bool,
 }
 
 /// Query of `GET /v1/calls`.
@@ -214,6 +217,6 @@ const fn page() -> u64 {
     PAGE_ENTRIES_DEFAULT
 }
 
-const fn included() -> bool {
+const fn yes() -> bool {
     true
 }

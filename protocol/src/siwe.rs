@@ -218,7 +218,10 @@ fn is_statement(text: &str) -> bool {
 
 fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else { return false };
-    is_scheme(scheme) && !rest.is_empty() && escapes_hold(rest) && rest.bytes().all(|byte| byte == b'%' || is_plain(byte))
+    is_scheme(scheme)
+        && !rest.is_empty()
+        && escapes_hold(rest)
+        && rest.bytes().all(|byte| byte == b'%' || is_plain(byte))
 }
 
 fn is_pchars(text: &str) -> bool {

@@ -95,7 +95,7 @@ pub(super) fn document() -> Document {
 }
 
 /// The document as it is kept and served.
-pub(super) fn text() -> Result<String, serde_json::Error> {
+pub(crate) fn text() -> Result<String, serde_json::Error> {
     document().to_pretty_json().map(|text| text + "\n")
 }
 

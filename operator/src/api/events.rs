@@ -62,6 +62,8 @@ struct Follower {
     address: Address,
     /// The last id that was read.
     last: u64,
+    /// Whether it goes on with what happens.
+    follows: bool,
     out: mpsc::Sender<Event>,
     _seat: Seat,
 }
@@ -110,7 +112,7 @@ async fn follow(
     let seat = feed.seats.take(address)?;
     let (out, events) = mpsc::channel(API_STREAM_QUEUE_MAX);
     let last = after.unwrap_or_else(|| *feed.records.last_event().borrow());
-    let follower = Follower { feed, session, address, last, out, _seat: seat };
+    let follower = Follower { feed, session, address, last, follows: query.follow, out, _seat: seat };
     tokio::spawn(follower.run());
     let keep_alive = KeepAlive::new().interval(API_STREAM_KEEP_ALIVE);
     Ok(Sse::new(ReceiverStream::new(events).map(Ok)).keep_alive(keep_alive))
@@ -143,12 +145,16 @@ impl Follower {
     async fn tell(&mut self) -> Result<(), End> {
         let mut changed = self.feed.records.last_event();
         let mut look_after = interval(API_STREAM_KEEP_ALIVE);
-        self.announce_gap(*changed.borrow_and_update()).await?;
+        let newest = *changed.borrow_and_update();
+        self.announce_gap(newest).await?;
         loop {
             if !self.session.is_open(&self.feed.records) {
                 return Err(End::Session);
             }
             while self.read_on().await? {}
+            if !self.follows {
+                return Ok(());
+            }
             tokio::select! {
                 told = changed.changed() => told.map_err(|_| End::Records(RecordsError::Stopped))?,
                 _ = look_after.tick() => {}

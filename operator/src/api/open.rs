@@ -98,9 +98,9 @@ mod tests {
     #[tokio::test]
     async fn metrics_do_not_wait_for_a_keeper_that_is_busy() {
         let resources = Resources { cpu_cores: 1, memory_mb: 1, disk_gb: 1 };
-        let capacity = Capacity { sandboxes: 1, resources, cpu_cores_each_max: 1 };
+        let capacity = Capacity { sandboxes: 1, sandboxes_each_max: 1, resources, cpu_cores_each_max: 1 };
         let world = Arc::new(FakeWorld::default());
-        let (keeper, fleet) = Keeper::new(capacity, world.clone(), world.clone(), world);
+        let (keeper, fleet) = Keeper::new(capacity, world.ports());
         assert_eq!(count(&fleet).await, None, "it was never started");
         let stop = CancellationToken::new();
         tokio::spawn(keeper.run(Vec::new(), stop.clone()));

@@ -40,9 +40,18 @@ impl Session {
         let Some(text) = shown.and_then(|shown| shown.strip_prefix(SCHEME)) else { return Ok(None) };
         let Some(hash) = hash_of(text) else { return Ok(Some(Err(Void))) };
         let found = records.token(hash)?.filter(|token| now() <= token.expires_at);
-        let session =
-            found.map(|token| Self { address: token.address, scopes: token.scopes, hash, expires_at: token.expires_at });
+        let session = found.map(|token| Self {
+            address: token.address,
+            scopes: token.scopes,
+            hash,
+            expires_at: token.expires_at,
+        });
         Ok(Some(session.ok_or(Void)))
+    }
+
+    /// Whether these headers show a token at all.
+    pub(super) fn is_shown(headers: &HeaderMap) -> bool {
+        headers.get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(SCHEME.as_bytes()))
     }
 
     /// The address, if the token opens this.

@@ -173,3 +173,92 @@ impl AsyncWrite for TlsIo {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Writes a certificate of its own for `localhost`.
+    fn certify(dir: &Path) -> TlsFiles {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let files = TlsFiles { certificate: dir.join("cert.pem"), key: dir.join("key.pem") };
+        std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+        files
+    }
+
+    /// What a client reads that trusts the certificate as it is on disk now.
+    async fn ask(address: SocketAddr, files: &TlsFiles) -> io::Result<String> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&files.certificate).unwrap()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let tcp = TcpStream::connect(address).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+        stream.write_all(b"?").await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(text)
+    }
+
+    /// Answers each connection in its turn, after its first byte.
+    fn serve(mut listener: TlsListener) {
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    if stream.read_u8().await.is_ok() {
+                        stream.write_all(b"served").await.unwrap();
+                        stream.shutdown().await.unwrap();
+                    }
+                });
+            }
+        });
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_taken_anew_and_a_bad_one_leaves_the_former() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = certify(dir.path());
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        let (publish, config) = watch::channel(Arc::new(load(&files).unwrap()));
+        serve(TlsListener { tcp, config });
+        // One that says nothing holds up nobody.
+        let _silent = TcpStream::connect(address).await.unwrap();
+        let served = async || tokio::time::timeout(PATIENCE, ask(address, &files)).await.unwrap();
+        assert_eq!(served().await.unwrap(), "served");
+
+        certify(dir.path());
+        assert!(served().await.is_err(), "the client trusts the new one only");
+        renew(&files, &publish);
+        assert_eq!(served().await.unwrap(), "served");
+        std::fs::write(&files.key, "nonsense").unwrap();
+        renew(&files, &publish);
+        assert_eq!(served().await.unwrap(), "served");
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_used_end_the_start_with_their_setting() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = certify(dir.path());
+        let refused = |files: TlsFiles| load(&files).unwrap_err().to_string();
+        let nowhere = dir.path().join("nowhere");
+        assert!(refused(TlsFiles { certificate: nowhere.clone(), ..files.clone() }).contains("TLS_CERT_FILE"));
+        assert!(refused(TlsFiles { key: nowhere, ..files.clone() }).contains("TLS_KEY_FILE"));
+        let other = tempfile::tempdir().unwrap();
+        assert!(refused(TlsFiles { key: certify(other.path()).key, ..files }).contains("together"));
+    }
+}

@@ -19,6 +19,8 @@ use crate::limits::PRUNE_STEP_MAX;
 const EVENTS: &[u8] = b"event/";
 /// Owners of events by id: what is pruned by.
 const OWNERS: &[u8] = b"event_owner/";
+/// The reason of a sandbox that runs, and whose owner was warned.
+const EXPIRES_SOON: &str = "expires_soon";
 
 /// Something that happened to a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,16 +103,20 @@ impl EventLog {
 
 /// What a new state of a sandbox tells its owner; nothing where phase and reason are as they were.
 pub(super) fn difference(before: Option<&Sandbox>, now: &Sandbox) -> Option<Happened> {
-    let told = |sandbox: &Sandbox| (sandbox.phase.name(), reason(&sandbox.phase));
+    let told = |sandbox: &Sandbox| (sandbox.phase.name(), reason(sandbox));
     let (phase, reason) = told(now);
     let is_news = before.is_none_or(|before| told(before) != (phase, reason.clone()));
     is_news.then(|| Happened { sandbox: now.id, owner: now.owner, phase: phase.to_owned(), reason })
 }
 
-/// Why a sandbox is in its phase, in one word, where there is a reason.
-pub(crate) fn reason(phase: &Phase) -> Option<String> {
-    match phase {
-        Phase::Requested | Phase::Provisioning | Phase::Running(_) => None,
+/// Why a sandbox is as it is, in one word, where there is a reason.
+pub(crate) fn reason(sandbox: &Sandbox) -> Option<String> {
+    match &sandbox.phase {
+        Phase::Requested | Phase::Provisioning | Phase::Resuming(..) => None,
+        Phase::Running(_) => sandbox.warned.then(|| EXPIRES_SOON.to_owned()),
+        Phase::Stopping(rest) | Phase::Stopped(rest) => {
+            rest.failure.as_ref().map(|failure| failure.code.to_string()).or_else(|| word(&rest.reason))
+        }
         Phase::Deleting(reason) | Phase::Gone(reason) => word(reason),
         Phase::Discarding(failure) | Phase::Failed(failure) => Some(failure.code.to_string()),
     }
@@ -165,6 +171,7 @@ fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use sandbox_fleet::fakes;
     use sandbox_fleet::ports::Sandboxes as _;
     use sandbox_fleet::sandbox::EndReason;
 
@@ -174,16 +181,7 @@ mod tests {
     const OTHER: Address = Address::repeat_byte(2);
 
     fn of(owner: Address, call: u64, phase: Phase) -> Sandbox {
-        let resources = serde_json::json!({ "cpu_cores": 1, "memory_mb": 2, "disk_gb": 3 });
-        let sandbox = serde_json::json!({
-            "id": format!("sbx-1-{call}-0"),
-            "owner": owner,
-            "spec": { "resources": resources, "image": "image", "env": {} },
-            "expires_at_block": 4,
-            "token": alloy::primitives::B256::ZERO,
-            "phase": phase,
-        });
-        serde_json::from_value(sandbox).unwrap()
+        Sandbox { owner, phase, ..fakes::sandbox(call) }
     }
 
     fn seen(records: &Records, owner: Address, after: u64) -> Vec<(u64, String)> {
@@ -219,6 +217,18 @@ mod tests {
             records.save(&of(OWNER, 1, Phase::Gone(reason))).await.unwrap();
         }
         assert_eq!(seen(&records, OWNER, 0).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_warning_is_news() {
+        let dir = tempfile::tempdir().unwrap();
+        let (records, _guard) = Records::open(dir.path()).unwrap();
+        let running = of(OWNER, 1, Phase::Running(fakes::instance(fakes::sandbox(1).id)));
+        records.save(&running).await.unwrap();
+        records.save(&Sandbox { warned: true, ..running }).await.unwrap();
+        let events = records.events(OWNER, 0, 9).unwrap().into_iter();
+        let told: Vec<_> = events.map(|event| (event.happened.phase, event.happened.reason)).collect();
+        assert_eq!(told, [("running".into(), None), ("running".into(), Some(EXPIRES_SOON.to_owned()))]);
     }
 
     #[tokio::test]

@@ -31,9 +31,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use call::{Answer, CallRecord, Progress};
+pub(crate) use callers::CallPlace;
 use changes::Changes;
 use disk::Disk;
-pub(crate) use callers::CallPlace;
 pub(crate) use error::RecordsError;
 use events::EventLog;
 pub(crate) use events::{EventRecord, reason};

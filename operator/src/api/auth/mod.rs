@@ -73,16 +73,11 @@ impl Auth {
             chain_timeout: API_CHAIN_TIMEOUT,
         }
     }
+}
 
-    /// The routes, as a value.
-    pub(super) fn router(self: Arc<Self>) -> OpenApiRouter {
-        OpenApiRouter::new()
-            .routes(routes!(nonce))
-            .routes(routes!(sign_in))
-            .routes(routes!(list))
-            .routes(routes!(revoke))
-            .with_state(self)
-    }
+/// The routes, as a value.
+pub(super) fn routes() -> OpenApiRouter<Arc<Auth>> {
+    OpenApiRouter::new().routes(routes!(nonce)).routes(routes!(sign_in)).routes(routes!(list)).routes(routes!(revoke))
 }
 
 /// A nonce for one sign-in message, and what else the message must say.
@@ -172,7 +167,9 @@ impl Auth {
             return Ok(true);
         }
         if request.signature.len() > WALLET_SIGNATURE_BYTES_MAX {
-            return Err(ApiError::BadRequest(format!("a signature is at most {WALLET_SIGNATURE_BYTES_MAX} bytes long")));
+            return Err(ApiError::BadRequest(format!(
+                "a signature is at most {WALLET_SIGNATURE_BYTES_MAX} bytes long"
+            )));
         }
         let _turn = self.checks.try_acquire().map_err(|_| ApiError::Busy("too many wallets are asked"))?;
         let asked = timeout(self.chain_timeout, self.wallets.takes(grant.address, hash, &request.signature)).await;
