@@ -1,5 +1,6 @@
 //! Figures of this project, each beside its baseline: interleaved in one run, since machines are noisy.
 
+mod api;
 mod create_cold;
 mod exec_rtt;
 mod footprint;
@@ -18,7 +19,7 @@ pub(crate) struct BenchArgs {
     names: Vec<String>,
 }
 
-const NAMES: [&str; 3] = ["create_cold", "exec_rtt", "footprint"];
+const NAMES: [&str; 4] = ["api", "create_cold", "exec_rtt", "footprint"];
 
 /// Samples of ours and of the baseline, in one unit.
 #[derive(Debug, Default, Serialize)]
@@ -51,6 +52,7 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
         }
         eprintln!("{name} …");
         match name {
+            "api" => api::run().await?,
             "create_cold" => create_cold::run().await?,
             "exec_rtt" => exec_rtt::run().await?,
             _ => footprint::run().await?,
