@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, JOB_INPUT_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX};
+use sandbox_protocol::limits::{
+    EXEC_OUTPUT_BYTES_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX,
+    WALLET_SIGNATURE_BYTES_MAX,
+};
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
 /// Calls that wait for the router; the source of one more waits itself.
@@ -138,6 +141,8 @@ pub(crate) const API_PLACE_BURST: u64 = 100;
 /// Addresses and places whose requests are counted apart; the rest shares one count.
 pub(crate) const API_PRINCIPALS_MAX: usize = 16_384;
 
+/// A sign-in message with a contract wallet's signature in hex; JSON may write each letter of the former as two.
+pub(crate) const API_SIGN_IN_BODY_BYTES_MAX: usize = 2 * SIWE_MESSAGE_BYTES_MAX + 2 * WALLET_SIGNATURE_BYTES_MAX + 256;
 /// Life of a nonce.
 pub(crate) const NONCE_LIFE_S: u64 = 300;
 /// Used nonces that are remembered; it takes a good signature to use one.

@@ -106,7 +106,7 @@ fn start() -> Result<(), Box<dyn Error>> {
             Command::Register => Ok(app::register(&Config::read(&source)?).await?),
             Command::Key(command) => work_on_key(command, &source),
             Command::Claim => claim(&source).await,
-            Command::Openapi => Ok(print!("{}", api::openapi()?)),
+            Command::Openapi => describe(),
         }
     })
 }
@@ -146,6 +146,11 @@ fn work_on_key(command: KeyCommand, source: &impl Source) -> Result<(), Box<dyn 
         }
     };
     println!("{}", key.address());
+    Ok(())
+}
+
+fn describe() -> Result<(), Box<dyn Error>> {
+    print!("{}", api::openapi()?);
     Ok(())
 }
 

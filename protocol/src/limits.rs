@@ -53,6 +53,8 @@ pub const SIGNATURE_LIFETIME_S_MAX: u64 = 300;
 pub const WAIT_S_MAX: u64 = 60;
 /// Length of a sign-in message.
 pub const SIWE_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Letters and digits of a sign-in message's nonce, at the least.
+pub const SIWE_NONCE_LETTERS_MIN: usize = 8;
 /// Resources of a sign-in message.
 pub const SIWE_RESOURCES_MAX: usize = 16;
 /// Length of a contract wallet's signature.

@@ -10,12 +10,10 @@ use alloy_primitives::Address;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::limits::{SIWE_MESSAGE_BYTES_MAX, SIWE_RESOURCES_MAX};
+use crate::limits::{SIWE_MESSAGE_BYTES_MAX, SIWE_NONCE_LETTERS_MIN, SIWE_RESOURCES_MAX};
 
 const PREAMBLE: &str = " wants you to sign in with your Ethereum account:";
 const VERSION: &str = "1";
-/// Letters and digits of a nonce, at the least.
-const NONCE_LETTERS_MIN: usize = 8;
 /// What the standard's grammar calls `reserved`.
 const RESERVED: &[u8] = b":/?#[]@!$&'()*+,;=";
 /// What it calls `unreserved`, besides letters and digits.
@@ -198,7 +196,7 @@ fn decimal(text: &str) -> Option<u64> {
 }
 
 fn is_nonce(text: &str) -> bool {
-    text.len() >= NONCE_LETTERS_MIN && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    text.len() >= SIWE_NONCE_LETTERS_MIN && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn is_scheme(text: &str) -> bool {

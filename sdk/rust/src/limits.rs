@@ -38,6 +38,8 @@ pub const ANSWER_BODY_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX + 102
 pub const API_WITHIN: Duration = Duration::from_secs(30);
 /// Time for an operator to do something to a sandbox, or to say that it goes on by itself.
 pub const API_ACT_WITHIN: Duration = Duration::from_secs(WAIT_S_MAX + 30);
+/// A kept token that ends sooner is as good as none.
+pub const TOKEN_LEFT_S_MIN: u64 = 30;
 /// Time for an operator to take a snapshot.
 pub const SNAPSHOT_WITHIN: Duration = Duration::from_secs(3_600);
 /// Body of such an answer.

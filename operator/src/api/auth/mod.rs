@@ -14,7 +14,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandbox_protocol::http::ErrorBody;
-use sandbox_protocol::limits::{SIWE_MESSAGE_BYTES_MAX, WALLET_SIGNATURE_BYTES_MAX};
+use sandbox_protocol::limits::WALLET_SIGNATURE_BYTES_MAX;
 use sandbox_protocol::session::{NonceBody, TokenBody, TokenInfo, TokenRequest, TokensBody};
 use sandbox_sdk::Chain;
 use tokio::sync::{Mutex, Semaphore};
@@ -26,15 +26,15 @@ use super::document::{OpenErrors, SessionErrors};
 use super::extract::{InBody, InPath};
 use super::session::{self, Session};
 use super::{ApiError, now};
-use crate::limits::{API_CHAIN_TIMEOUT, API_WALLET_CHECKS_MAX, TOKENS_EACH_MAX, TOKENS_MAX};
+use crate::limits::{
+    API_CHAIN_TIMEOUT, API_SIGN_IN_BODY_BYTES_MAX, API_WALLET_CHECKS_MAX, TOKENS_EACH_MAX, TOKENS_MAX,
+};
 use crate::records::{Records, TokenRecord};
 
 use nonces::{Nonces, Refused};
 use sign_in::{Grant, Place};
 use wallets::Wallets;
 
-/// A message with a contract wallet's signature in hex; JSON may write each letter of the former as two.
-const BODY_BYTES_MAX: usize = 2 * SIWE_MESSAGE_BYTES_MAX + 2 * WALLET_SIGNATURE_BYTES_MAX + 256;
 const STATEMENT: &str = "Sign in to this operator of agent sandboxes.";
 
 /// What the routes work with.
@@ -102,7 +102,7 @@ async fn nonce(State(auth): State<Arc<Auth>>) -> Json<NonceBody> {
 )]
 async fn sign_in(
     State(auth): State<Arc<Auth>>,
-    InBody(request): InBody<TokenRequest, BODY_BYTES_MAX>,
+    InBody(request): InBody<TokenRequest, API_SIGN_IN_BODY_BYTES_MAX>,
 ) -> Result<Json<TokenBody>, ApiError> {
     let now = now();
     let unauthorized = |reason: &dyn std::fmt::Display| ApiError::Unauthorized(reason.to_string());

@@ -12,6 +12,7 @@ use alloy::primitives::Address;
 use sandbox_protocol::session::{Scope, TokenBody};
 use sandbox_sdk::Account;
 use sandbox_sdk::api::{self, Session};
+use sandbox_sdk::limits::TOKEN_LEFT_S_MIN;
 use serde::Serialize;
 
 use crate::args::{LoginArgs, WhereArgs};
@@ -20,8 +21,6 @@ use crate::output::Output;
 use crate::settings::Settings;
 
 const FILE: &str = "tokens.json";
-/// A token that ends sooner is as good as none.
-const LEFT_S_MIN: u64 = 30;
 
 /// Tokens by account and operator, in a file that its user alone can read.
 struct Kept {
@@ -113,7 +112,7 @@ impl Kept {
 
     fn get(&self, account: &Account, operator: Address, scope: Scope) -> Option<TokenBody> {
         let token = self.tokens.get(&name(account, operator))?;
-        let lasts = token.expires_at >= now_s() + LEFT_S_MIN;
+        let lasts = token.expires_at >= now_s() + TOKEN_LEFT_S_MIN;
         (lasts && token.scopes.contains(&scope)).then(|| token.clone())
     }
 
