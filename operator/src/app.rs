@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, Api, QuoteParts};
+use crate::api::{self, Api, Door, NoHost, QuoteParts, TlsError};
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
 use crate::chain::key::{self, KeyError};
@@ -71,6 +71,12 @@ pub(crate) enum NodeError {
     /// The way out of the sandboxes.
     #[error(transparent)]
     Outside(#[from] OutsideError),
+    /// The API's certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The API's own URL.
+    #[error(transparent)]
+    Url(#[from] NoHost),
     /// The counters.
     #[error("cannot set up metrics")]
     Metrics(#[from] prometheus::Error),
@@ -104,8 +110,9 @@ pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), N
     let (records, records_guard) = Records::open(&config.data_dir)?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
     let key = key::load(&config.keystore_uri)?;
+    let door = Door::new(listener, config.api.clone(), stop.clone())?;
     let starting = tokio::select! {
-        started = Node::start(config, key, records, listener, stop.clone()) => started,
+        started = Node::start(config, key, records, &door, stop.clone()) => started,
         () = stop.cancelled() => return Ok(()),
     };
     let ended = match starting {
@@ -140,7 +147,7 @@ impl Node {
         config: Config,
         key: PrivateKeySigner,
         records: Records,
-        listener: TcpListener,
+        door: &Door,
         stop: CancellationToken,
     ) -> Result<Self, NodeError> {
         let chain = connect::find(&config.chain).await?;
@@ -186,10 +193,11 @@ impl Node {
             head: head.clone(),
             metrics: metrics.clone(),
             me,
+            url: config.offer.api_url.clone(),
             quoting: api::quoting(quotes),
-            stop: stop.clone(),
+            snapshots: snapshots.clone(),
         };
-        serve_api(listener, api);
+        door.open(api)?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -345,14 +353,6 @@ impl Census for Records {
         sandboxes.retain(|sandbox| !sandbox.phase.is_final());
         Ok(sandboxes)
     }
-}
-
-fn serve_api(listener: TcpListener, api: Api) {
-    tokio::spawn(async move {
-        if let Err(error) = api::serve(listener, Arc::new(api)).await {
-            tracing::error!(%error, "the API ended");
-        }
-    });
 }
 
 /// Local chains make a block per transaction, so there nothing ever gains a second confirmation by itself.

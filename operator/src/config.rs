@@ -4,18 +4,24 @@
 //! the same environment starts the node alone and under the Blueprint Manager.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use alloy::primitives::{Address, U256};
 use alloy::transports::http::reqwest::Url;
+use alloy::transports::http::reqwest::header::HeaderValue;
+use ipnet::IpNet;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::request::{Images, Menu, Resources};
 use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
+use sandbox_protocol::limits::{TOKEN_LIFE_S_DEFAULT, TOKEN_LIFE_S_MAX};
 
+use crate::api::TlsFiles;
 use crate::docker::DiskQuota;
-use crate::limits::{POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN};
+use crate::limits::{
+    POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN, TOKEN_LIFE_S_MIN,
+};
 use crate::outside::OutsideConfig;
 
 /// Everything that can be set.
@@ -28,6 +34,7 @@ pub(crate) struct Config {
     /// Sockets of running sandboxes.
     pub(crate) run_dir: PathBuf,
     pub(crate) api_listen: SocketAddr,
+    pub(crate) api: ApiConfig,
     pub(crate) offer: OfferConfig,
     pub(crate) engine: EngineConfig,
     pub(crate) outside: OutsideConfig,
@@ -67,6 +74,19 @@ pub(crate) struct OfferConfig {
     pub(crate) api_url: String,
 }
 
+/// How the API is served.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ApiConfig {
+    /// Certificate and key; without them TLS is a proxy's matter.
+    pub(crate) tls: Option<TlsFiles>,
+    /// Proxies whose word on who asks is believed.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Origins whose pages may ask.
+    pub(crate) cors_origins: Vec<HeaderValue>,
+    /// Life of a token whose sign-in message names no end, in seconds.
+    pub(crate) token_life_s: u64,
+}
+
 /// The container engine.
 #[derive(Debug, Clone)]
 pub(crate) struct EngineConfig {
@@ -98,6 +118,7 @@ impl Config {
             data_dir: required(source, "DATA_DIR")?,
             run_dir: or_default(source, "RUN_DIR", PathBuf::from("/run/agent-sandbox"))?,
             api_listen,
+            api: read_api(source)?,
             offer: read_offer(source, api_listen)?,
             engine: read_engine(source)?,
             outside: OutsideConfig::read(source)?,
@@ -164,6 +185,43 @@ fn read_offer(source: &impl Source, listen: SocketAddr) -> Result<OfferConfig, C
         create_price_min: or_default(source, "CREATE_PRICE_MIN_WEI", U256::ZERO)?,
         api_url: api_url.trim_end_matches('/').to_owned(),
     })
+}
+
+fn read_api(source: &impl Source) -> Result<ApiConfig, ConfigError> {
+    const CERTIFICATE: &str = "TLS_CERT_FILE";
+    const KEY: &str = "TLS_KEY_FILE";
+    let lone = |name: &str, other: &str| ConfigError::invalid(name, "", format!("it goes together with {other}"));
+    let tls = match (optional::<PathBuf>(source, CERTIFICATE)?, optional::<PathBuf>(source, KEY)?) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err(lone(KEY, CERTIFICATE)),
+        (None, Some(_)) => return Err(lone(CERTIFICATE, KEY)),
+    };
+    let net = |word: String| {
+        let found = word.parse::<IpNet>().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
+        found.ok_or_else(|| ConfigError::invalid("TRUSTED_PROXIES", word, "give addresses or networks, by commas"))
+    };
+    let origin = |word: String| {
+        let is_origin = word.parse::<Url>().is_ok_and(|url| url.origin().ascii_serialization() == word);
+        let header = HeaderValue::from_str(&word).ok().filter(|_| is_origin);
+        header.ok_or_else(|| ConfigError::invalid("CORS_ORIGINS", word, "give origins such as https://app.example"))
+    };
+    Ok(ApiConfig {
+        tls,
+        trusted_proxies: list(source, "TRUSTED_PROXIES")?.into_iter().map(net).collect::<Result<_, _>>()?,
+        cors_origins: list(source, "CORS_ORIGINS")?.into_iter().map(origin).collect::<Result<_, _>>()?,
+        token_life_s: read_token_life(source)?,
+    })
+}
+
+fn read_token_life(source: &impl Source) -> Result<u64, ConfigError> {
+    const NAME: &str = "TOKEN_TTL_SECONDS";
+    let life_s = or_default(source, NAME, TOKEN_LIFE_S_DEFAULT)?;
+    if (TOKEN_LIFE_S_MIN..=TOKEN_LIFE_S_MAX).contains(&life_s) {
+        return Ok(life_s);
+    }
+    let range = format!("a token is good for {TOKEN_LIFE_S_MIN} to {TOKEN_LIFE_S_MAX} seconds");
+    Err(ConfigError::invalid(NAME, life_s.to_string(), range))
 }
 
 /// `TOKEN=AMOUNT`, by commas.
@@ -277,6 +335,22 @@ mod tests {
     }
 
     #[test]
+    fn the_api_speaks_tls_believes_proxies_and_lets_pages_in_as_it_is_told() {
+        let plain = read(&[]).unwrap().api;
+        assert_eq!((plain.tls, plain.trusted_proxies.len(), plain.cors_origins.len()), (None, 0, 0));
+        let told = read(&[
+            ("TLS_CERT_FILE", "/cert.pem"),
+            ("TLS_KEY_FILE", "/key.pem"),
+            ("TRUSTED_PROXIES", "10.0.0.0/8, ::1"),
+            ("CORS_ORIGINS", "https://app.example,http://localhost:3000"),
+            ("TOKEN_TTL_SECONDS", "60"),
+        ]);
+        let told = told.unwrap().api;
+        assert_eq!(told.tls, Some(TlsFiles { certificate: "/cert.pem".into(), key: "/key.pem".into() }));
+        assert_eq!((told.trusted_proxies.len(), told.cors_origins.len(), told.token_life_s), (2, 2, 60));
+    }
+
+    #[test]
     fn a_bad_value_ends_the_start() {
         for (name, text) in [
             ("TANGLE_CONTRACT", "0x12"),
@@ -289,12 +363,19 @@ mod tests {
             ("TEST_MODE", "maybe"),
             ("DISK_QUOTA", "xfs"),
             ("POOL_SIZE", "257"),
+            ("TLS_KEY_FILE", "/key.pem"),
+            ("TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("CORS_ORIGINS", "https://app.example/"),
+            ("CORS_ORIGINS", "*"),
+            ("TOKEN_TTL_SECONDS", "59"),
+            ("TOKEN_TTL_SECONDS", "86401"),
             ("QUOTE_TTL_SECONDS", "14"),
             ("QUOTE_TTL_SECONDS", "3600"),
             ("PRICE_PER_HOUR_TOKENS", "0x12=1"),
             ("PRICE_PER_HOUR_TOKENS", "0x7bc06c482DEAd17c0e297aFbC32f6e63d3846650"),
         ] {
             let refused = read(&[(name, text)]).unwrap_err();
+            let name = if name == "TLS_KEY_FILE" { "TLS_CERT_FILE" } else { name };
             assert!(refused.starts_with(&format!("{name}=")), "{refused}");
         }
     }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, JOB_INPUT_BYTES_MAX, WAIT_S_MAX};
+use sandbox_protocol::limits::{
+    EXEC_OUTPUT_BYTES_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX,
+    WALLET_SIGNATURE_BYTES_MAX,
+};
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
 /// Calls that wait for the router; the source of one more waits itself.
@@ -130,8 +133,6 @@ pub(crate) const API_LAST_REQUEST_MAX: Duration = Duration::from_secs(WAIT_S_MAX
 pub(crate) const API_UNKNOWN_WAITS_MAX: usize = 128;
 /// Body of a question for a quote: inputs as hex, and the rest.
 pub(crate) const API_QUOTE_BODY_BYTES_MAX: usize = 2 * JOB_INPUT_BYTES_MAX + 1_024;
-/// Time for that body to come.
-pub(crate) const API_QUOTE_READ_MAX: Duration = Duration::from_secs(10);
 /// Questions for quotes at a time, each of which may ask the node; one more is told to come back.
 pub(crate) const API_QUOTES_MAX: usize = 32;
 /// How long the node's word on a service is good for quotes.
@@ -144,14 +145,77 @@ pub(crate) const QUOTE_LIFE_S_MIN: u64 = 15;
 pub(crate) const QUOTE_LIFE_S_DEFAULT: u64 = 300;
 /// Most time: the core takes none that is older.
 pub(crate) const QUOTE_LIFE_S_MAX: u64 = QUOTE_AGE_S_MAX - QUOTE_SPREAD_S_MAX;
-/// Time for the sandbox keeper to say its count to who reads the metrics.
-pub(crate) const METRICS_COUNT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the sandbox keeper to answer who asks over HTTP; it does not wait for engines, so it is there or it hangs.
+pub(crate) const API_KEEPER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the node of the chain to answer for who asks over HTTP.
+pub(crate) const API_CHAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for something that is done to a sandbox; what takes longer goes on, and the request is answered.
+pub(crate) const API_ACT_TIMEOUT: Duration = Duration::from_secs(WAIT_S_MAX);
+/// Snapshots that are taken over HTTP at a time; one more is told to come back.
+pub(crate) const API_SNAPSHOTS_MAX: usize = 4;
+/// Time for a body to come.
+pub(crate) const API_BODY_READ_MAX: Duration = Duration::from_secs(10);
+/// Bodies that name a thing or two.
+pub(crate) const API_SMALL_BODY_BYTES_MAX: usize = 8 * 1024;
+
+/// Requests in a second of who signed in, and how many of them at once.
+pub(crate) const API_ADDRESS_PER_S: u64 = 100;
+/// See [`API_ADDRESS_PER_S`].
+pub(crate) const API_ADDRESS_BURST: u64 = 200;
+/// Requests in a second from one address, or one IPv6 network of 64 bits, of those who did not; and how many at once. This
+/// host's own are not counted: a proxy.
+pub(crate) const API_PLACE_PER_S: u64 = 50;
+/// See [`API_PLACE_PER_S`].
+pub(crate) const API_PLACE_BURST: u64 = 100;
+/// Addresses and places whose requests are counted apart; the rest shares one count.
+pub(crate) const API_PRINCIPALS_MAX: usize = 16_384;
+
+/// A sign-in message with a contract wallet's signature in hex; JSON may write each letter of the former as two.
+pub(crate) const API_SIGN_IN_BODY_BYTES_MAX: usize = 2 * SIWE_MESSAGE_BYTES_MAX + 2 * WALLET_SIGNATURE_BYTES_MAX + 256;
+/// Life of a nonce.
+pub(crate) const NONCE_LIFE_S: u64 = 300;
+/// Used nonces that are remembered; it takes a good signature to use one.
+pub(crate) const NONCES_USED_MAX: usize = 16_384;
+/// How far a signer's clock may be ahead.
+pub(crate) const CLOCK_SKEW_S_MAX: u64 = 60;
+/// Questions to contract wallets at a time, each of which asks the node; one more is told to come back.
+pub(crate) const API_WALLET_CHECKS_MAX: usize = 16;
+/// Gas for a contract wallet to say whether a signature is its own.
+pub(crate) const WALLET_GAS_MAX: u64 = 2_000_000;
+/// Tokens of one address.
+pub(crate) const TOKENS_EACH_MAX: usize = 32;
+/// Tokens of all addresses, with void ones that were not taken out yet.
+pub(crate) const TOKENS_MAX: usize = 16_384;
+/// Least life of a token that an operator may set.
+pub(crate) const TOKEN_LIFE_S_MIN: u64 = 60;
+
+/// Streams of events at a time; one more is told to come back.
+pub(crate) const API_STREAMS_MAX: usize = 256;
+/// Of those, streams of one address.
+pub(crate) const API_STREAMS_EACH_MAX: usize = 8;
+/// Events on their way to a reader; the next one waits.
+pub(crate) const API_STREAM_QUEUE_MAX: usize = 16;
+/// Time for a reader to take an event before it is cut off.
+pub(crate) const API_STREAM_TAKE_MAX: Duration = Duration::from_secs(10);
+/// Pause between two signs of life of a stream, and between two looks whether its token is still good.
+pub(crate) const API_STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Age at which a stream ends, to be taken up again: a connection lives hardly longer.
+pub(crate) const API_STREAM_AGE_MAX: Duration = API_CONNECTION_AGE_MAX;
+/// Events that are read from the log at a time.
+pub(crate) const EVENTS_READ_MAX: usize = 128;
+
+/// Pause between two looks whether the certificate's files have changed.
+pub(crate) const TLS_LOOK_PAUSE: Duration = Duration::from_secs(10);
 
 /// Calls at their end whose records are kept, with the answers. The oldest beyond go.
 pub(crate) const FINAL_CALLS_MAX: usize = 100_000;
+/// Events of sandboxes that are kept. The oldest beyond go.
+pub(crate) const EVENTS_MAX: u64 = 100_000;
 /// Records that go at a time.
 pub(crate) const PRUNE_STEP_MAX: usize = 64;
 
 const _: () = assert!(API_PEER_CONNECTIONS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_UNKNOWN_WAITS_MAX < API_CONNECTIONS_MAX);
+const _: () = assert!(API_STREAMS_EACH_MAX < API_STREAMS_MAX && API_STREAMS_MAX < API_CONNECTIONS_MAX);
+const _: () = assert!(TOKENS_EACH_MAX < TOKENS_MAX && TOKEN_LIFE_S_MIN <= TOKEN_LIFE_S_DEFAULT);
 const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_DEFAULT <= QUOTE_LIFE_S_MAX);

@@ -53,6 +53,8 @@ enum Command {
     Key(KeyCommand),
     /// Claims what the operator has earned.
     Claim,
+    /// Prints the OpenAPI document of the API.
+    Openapi,
 }
 
 /// What the Blueprint Manager passes to every blueprint. The environment carries the rest.
@@ -106,6 +108,7 @@ fn start() -> Result<(), Box<dyn Error>> {
             Command::Register => Ok(app::register(&Config::read(&source)?).await?),
             Command::Key(command) => work_on_key(command, &source),
             Command::Claim => claim(&source).await,
+            Command::Openapi => describe(),
         }
     })
 }
@@ -145,6 +148,11 @@ fn work_on_key(command: KeyCommand, source: &impl Source) -> Result<(), Box<dyn 
         }
     };
     println!("{}", key.address());
+    Ok(())
+}
+
+fn describe() -> Result<(), Box<dyn Error>> {
+    print!("{}", api::openapi()?);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use crate::receipt::Outcome;
 /// A reason. The text form travels in receipts and error bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum FailureCode {
     /// A field is not what its description demands.
     BadRequest,

@@ -5,11 +5,14 @@
 //! A store that failed once takes no further write: the process is to end, and its next life goes on from the disk.
 
 mod call;
+mod callers;
 mod changes;
 mod disk;
 mod error;
+mod events;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod writer;
 
 use std::fs::File;
@@ -28,12 +31,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use call::{Answer, CallRecord, Progress};
+pub(crate) use callers::CallPlace;
 use changes::Changes;
 use disk::Disk;
 pub(crate) use error::RecordsError;
+use events::EventLog;
+pub(crate) use events::{EventRecord, reason};
+pub(crate) use tokens::TokenRecord;
 use writer::{Write, Writer, WriterThread};
 
-use crate::limits::{FINAL_CALLS_MAX, PRUNE_STEP_MAX};
+use crate::limits::{EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 
 /// Layout of keys and values; another one is refused rather than misread.
 const VERSION: u64 = 2;
@@ -58,6 +65,8 @@ pub(crate) struct Records {
     writer: Writer,
     changes: Changes,
     failed: CancellationToken,
+    /// The last event on disk.
+    durable_events: Arc<watch::Sender<u64>>,
     /// Calls at their end; a write that is given up may make it too many by one.
     finals: Arc<AtomicUsize>,
     finals_max: usize,
@@ -72,11 +81,11 @@ pub(crate) struct RecordsGuard {
 impl Records {
     /// Opens the records in `dir`, which is made where it does not exist.
     pub(crate) fn open(dir: &Path) -> Result<(Self, RecordsGuard), RecordsError> {
-        Self::open_with(dir, FINAL_CALLS_MAX)
+        Self::open_keeping(dir, (FINAL_CALLS_MAX, EVENTS_MAX))
     }
 
-    /// The same, to keep another number of calls at their end.
-    fn open_with(dir: &Path, finals_max: usize) -> Result<(Self, RecordsGuard), RecordsError> {
+    /// The same, to keep other numbers of calls at their end and of events.
+    fn open_keeping(dir: &Path, (finals_max, events_max): (usize, u64)) -> Result<(Self, RecordsGuard), RecordsError> {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
         let lock = lock(dir)?;
         let path = dir.join("records");
@@ -84,11 +93,14 @@ impl Records {
         let tree = (*db).clone();
         let disk = Arc::new(Disk::open(tree.clone(), &path).map_err(RecordsError::Sync)?);
         let (changes, failed) = (Changes::default(), CancellationToken::new());
-        let thread = WriterThread::start(disk.clone(), changes.clone(), failed.clone())?;
+        let events = EventLog::open(tree.clone(), events_max)?;
+        let durable_events = events.durable();
+        let thread = WriterThread::start(disk.clone(), events, changes.clone(), failed.clone())?;
         let writer = thread.writer();
-        let finals = count(&tree, FINAL)?;
-        let records = Self { tree, disk, writer, changes, failed, finals: Arc::new(finals.into()), finals_max };
+        let finals = Arc::new(count(&tree, FINAL)?.into());
+        let records = Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max };
         records.check_version()?;
+        records.index_callers()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }
 
@@ -211,6 +223,7 @@ impl Records {
     fn put(&self, write: &mut Write, call: &CallRecord) -> Result<(), RecordsError> {
         let (open, end) = (indexed(OPEN, call.key), final_key(call));
         write.batch.insert(indexed(CALLS, call.key), encode(call)?);
+        Self::index(write, call);
         write.calls.push(call.key);
         if !call.progress.is_final() {
             write.batch.insert(open, &[]);
@@ -230,7 +243,9 @@ impl Records {
         let mut pruned = 0;
         for end in self.tree.scan_prefix(FINAL).keys().take(beyond.min(PRUNE_STEP_MAX)) {
             let end = end.map_err(RecordsError::Read)?;
-            write.batch.remove([CALLS, end.get(FINAL.len() + size_of::<u64>()..).unwrap_or_default()].concat());
+            let call = [CALLS, end.get(FINAL.len() + size_of::<u64>()..).unwrap_or_default()].concat();
+            self.unindex(write, &call)?;
+            write.batch.remove(call);
             write.batch.remove(end);
             pruned += 1;
         }
@@ -247,6 +262,8 @@ impl Sandboxes for Records {
     async fn save(&self, sandbox: &Sandbox) -> Result<(), PortError> {
         let saved = async {
             let mut write = Write::default();
+            let before = self.read(&sandbox_key(sandbox.id))?;
+            write.events.extend(events::difference(before.as_ref(), sandbox));
             write.batch.insert(sandbox_key(sandbox.id), encode(sandbox)?);
             self.writer.write(write).await
         };
