@@ -14,6 +14,7 @@ use futures::StreamExt as _;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::ports::Containers;
 use sandbox_fleet::{Fleet, Keeper, Ports};
+use sandbox_sdk::chain::Mined;
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -21,9 +22,12 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::{self, Admin};
 use crate::api::{self, Api, QuoteParts};
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
+use crate::chain::counted::Questions;
+use crate::chain::heartbeat::Heartbeat;
 use crate::chain::key::{self, KeyError};
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
@@ -33,6 +37,8 @@ use crate::chain::source::{DueCall, Source};
 use crate::chain::{head, until_answered};
 use crate::config::Config;
 use crate::docker::DockerContainers;
+use crate::gauges::Gauges;
+use crate::intake::Intake;
 use crate::jobs::{self, Desk, DeskParts};
 use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
 use crate::metrics::Metrics;
@@ -76,25 +82,25 @@ pub(crate) enum NodeError {
     Runner(#[source] blueprint_sdk::runner::error::RunnerError),
 }
 
-/// Registers the account with its offer, unless that is done.
-pub(crate) async fn register(config: &Config) -> Result<(), NodeError> {
-    let key = key::load(&config.keystore_uri)?;
-    let chain = connect::find(&config.chain).await?;
-    let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
-    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?)
+/// Registers the account with its offer, or publishes a changed one; gives the transaction, where it took one.
+pub(crate) async fn register(config: &Config) -> Result<Option<Mined>, NodeError> {
+    let key = key::load(&config.keystore)?;
+    let chain = connect::find(&config.chain, &Questions::new()?).await?;
+    let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
+    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?.0)
 }
 
 /// Runs the node until `stop`.
 pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), NodeError> {
     if config.register_only {
         return tokio::select! {
-            registered = register(&config) => registered,
+            registered = register(&config) => registered.map(drop),
             () = stop.cancelled() => Ok(()),
         };
     }
     let (records, records_guard) = Records::open(&config.data_dir)?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
-    let key = key::load(&config.keystore_uri)?;
+    let key = key::load(&config.keystore)?;
     let starting = tokio::select! {
         started = Node::start(config, key, records, listener, stop.clone()) => started,
         () = stop.cancelled() => return Ok(()),
@@ -133,16 +139,18 @@ impl Node {
         listener: TcpListener,
         stop: CancellationToken,
     ) -> Result<Self, NodeError> {
-        let chain = connect::find(&config.chain).await?;
+        let metrics = Metrics::new()?;
+        let chain = connect::find(&config.chain, &metrics.questions()).await?;
         let me = key.address();
         bind(&records, &chain, me)?;
-        let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
-        registration::ensure(&chain, &sender, &key, &config.offer).await?;
+        let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
+        let intake = Intake::default();
+        let (_, paused) = registration::ensure(&chain, &sender, &key, &config.offer).await?;
+        intake.set_closed(paused);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
         let sidecars = Arc::new(SocketSidecars::new(places));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
-        let metrics = Metrics::new()?;
 
         let snapshots = Arc::new(Shut);
         let ports = Ports {
@@ -157,7 +165,19 @@ impl Node {
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
         tokio::spawn(outbox_task.run());
 
-        let reader = Reader { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender, me };
+        let operations = Operations {
+            chain: chain.clone(),
+            records: records.clone(),
+            fleet: fleet.clone(),
+            sender: sender.clone(),
+            intake: intake.clone(),
+            metrics: metrics.clone(),
+            me,
+        };
+        operations.start(&config, head.clone(), &stop);
+        let (chain_read, records_read, fleet_read) = (chain.clone(), records.clone(), fleet.clone());
+        let reader =
+            Reader { chain: chain_read, records: records_read, fleet: fleet_read, sender, intake: intake.clone(), me };
         let (calls, reading) = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
 
         let quotes = QuoteParts {
@@ -192,6 +212,7 @@ impl Node {
             api_url: config.offer.api_url,
             head,
             metrics,
+            intake,
         });
         Ok(Self { desk, env, calls, reading, outbox, keeping, records_failed })
     }
@@ -253,7 +274,47 @@ struct Reader {
     records: Records,
     fleet: Fleet,
     sender: Sender,
+    intake: Intake,
     me: Address,
+}
+
+/// What tells of the node, and lets its operator tell it something. It ends with the node and is waited for by nobody.
+struct Operations {
+    chain: Chain,
+    records: Records,
+    fleet: Fleet,
+    sender: Sender,
+    intake: Intake,
+    metrics: Metrics,
+    me: Address,
+}
+
+impl Operations {
+    fn start(self, config: &Config, head: watch::Receiver<u64>, stop: &CancellationToken) {
+        let Self { chain, records, fleet, sender, intake, metrics, me } = self;
+        let capacity = config.offer.capacity;
+        let gauges = Gauges {
+            chain: chain.clone(),
+            records: records.clone(),
+            intake: intake.clone(),
+            capacity,
+            head,
+            metrics: metrics.clone(),
+        };
+        tokio::spawn(gauges.run(stop.clone()));
+        let heartbeat = Heartbeat {
+            chain: chain.clone(),
+            sender: sender.clone(),
+            fleet: fleet.clone(),
+            capacity,
+            metrics,
+            me,
+            service: config.chain.service,
+        };
+        tokio::spawn(heartbeat.run(config.heartbeat.clone(), stop.clone()));
+        let data_dir = config.data_dir.clone();
+        tokio::spawn(admin::serve(Admin { chain, records, fleet, sender, intake, me, data_dir }, stop.clone()));
+    }
 }
 
 impl Reader {
@@ -265,7 +326,7 @@ impl Reader {
         head: watch::Receiver<u64>,
         stop: CancellationToken,
     ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
-        let Self { chain, records, fleet, sender, me } = self;
+        let Self { chain, records, fleet, sender, intake, me } = self;
         let reconciler = Reconciler {
             chain: chain.clone(),
             records: records.clone(),
@@ -274,8 +335,8 @@ impl Reader {
             me,
         };
         tokio::spawn(reconciler.run(stop.clone()));
-        let offer = config.offer.clone();
-        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
+        let (offer, policy) = (config.offer.clone(), config.policy.clone());
+        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, policy, intake, me };
         tokio::spawn(approvals.run(head.clone(), stop.clone()));
 
         let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
@@ -331,7 +392,7 @@ fn environment(config: &Config, chain: &Chain) -> BlueprintEnvironment {
     let deployment = chain.deployment();
     let mut env = BlueprintEnvironment::default();
     env.http_rpc_endpoint = deployment.rpc_url.clone();
-    env.keystore_uri = config.keystore_uri.clone();
+    env.keystore_uri = config.keystore.uri.clone();
     env.data_dir = config.data_dir.clone();
     env.bridge_socket_path = config.bridge_socket.clone();
     env.test_mode = config.bridge_socket.is_none();

@@ -29,11 +29,11 @@ const MIB: i64 = 1024 * 1024;
 const NANOS: i64 = 1_000_000_000;
 
 /// Label by which a node finds its containers.
-const NODE_LABEL: &str = "sandbox.node";
+pub(super) const NODE_LABEL: &str = "sandbox.node";
 /// Label with the directory that the node keeps its sockets in.
 const RUN_DIR_LABEL: &str = "sandbox.run_dir";
 /// Label with the sandbox's id.
-const ID_LABEL: &str = "sandbox.id";
+pub(super) const ID_LABEL: &str = "sandbox.id";
 
 /// The variable that a sidecar's token is in.
 const TOKEN_VARIABLE: &str = "SIDECAR_AUTH_TOKEN";

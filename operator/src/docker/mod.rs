@@ -5,6 +5,7 @@
 
 mod error;
 mod hardening;
+mod survey;
 
 use std::os::unix::fs::DirBuilderExt;
 
@@ -21,6 +22,7 @@ use sandbox_fleet::sandbox::{Instance, Sandbox};
 use sandbox_protocol::SandboxId;
 
 pub(crate) use error::DockerError;
+pub(crate) use survey::{EngineFacts, FoundContainer, Survey};
 
 use crate::limits::ENGINE_TIMEOUT;
 use crate::places::Places;

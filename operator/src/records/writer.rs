@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RecordsError;
 use super::changes::Changes;
+use super::copy::CopyOrder;
 use super::disk::Disk;
 use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
 
@@ -21,6 +22,8 @@ pub(super) struct Write {
     pub(super) batch: sled::Batch,
     /// Calls whose records it changes.
     pub(super) calls: Vec<CallKey>,
+    /// A copy of everything, to be made once this is on disk.
+    pub(super) copy: Option<CopyOrder>,
 }
 
 type Reply = oneshot::Sender<Result<(), Arc<RecordsError>>>;
@@ -123,12 +126,14 @@ impl Committer {
     }
 
     fn sync(&self, writes: Vec<Write>) -> Result<(), RecordsError> {
-        let mut calls = Vec::new();
+        let (mut calls, mut copies) = (Vec::new(), Vec::new());
         for write in writes {
             self.disk.tree().apply_batch(write.batch).map_err(RecordsError::Write)?;
             calls.extend(write.calls);
+            copies.extend(write.copy);
         }
         self.disk.sync()?;
+        copies.into_iter().for_each(|copy| copy.fulfil(self.disk.tree()));
         self.changes.end(&calls);
         Ok(())
     }
