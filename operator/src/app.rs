@@ -22,12 +22,10 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{self, Admin};
 use crate::api::{self, Api, QuoteParts};
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
 use crate::chain::counted::Questions;
-use crate::chain::heartbeat::Heartbeat;
 use crate::chain::key::{self, KeyError};
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
@@ -37,11 +35,11 @@ use crate::chain::source::{DueCall, Source};
 use crate::chain::{head, until_answered};
 use crate::config::Config;
 use crate::docker::DockerContainers;
-use crate::gauges::Gauges;
 use crate::intake::Intake;
 use crate::jobs::{self, Desk, DeskParts};
 use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
 use crate::metrics::Metrics;
+use crate::operations::Operations;
 use crate::outside::Shut;
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
@@ -144,9 +142,8 @@ impl Node {
         let me = key.address();
         bind(&records, &chain, me)?;
         let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
-        let intake = Intake::default();
         let (_, paused) = registration::ensure(&chain, &sender, &key, &config.offer).await?;
-        intake.set_closed(paused);
+        let intake = Intake::new(paused);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
         let sidecars = Arc::new(SocketSidecars::new(places));
@@ -169,25 +166,13 @@ impl Node {
             chain: chain.clone(),
             records: records.clone(),
             fleet: fleet.clone(),
-            sender: sender.clone(),
+            sender,
             intake: intake.clone(),
             metrics: metrics.clone(),
             me,
         };
-        operations.start(&config, head.clone(), &stop);
-        let (chain_read, records_read, fleet_read) = (chain.clone(), records.clone(), fleet.clone());
-        let reader =
-            Reader { chain: chain_read, records: records_read, fleet: fleet_read, sender, intake: intake.clone(), me };
-        let (calls, reading) = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
-
-        let quotes = QuoteParts {
-            chain: chain.clone(),
-            key: key.clone(),
-            fleet: fleet.clone(),
-            menu: config.engine.menu.clone(),
-            offer: config.offer.clone(),
-            service: config.chain.service,
-        };
+        operations.clone().start(&config, head.clone(), &stop);
+        let (calls, reading) = read(operations.clone(), &config, outbox.clone(), (head.clone(), stop.clone()));
         let api = Api {
             chain: chain.clone(),
             records: records.clone(),
@@ -195,7 +180,7 @@ impl Node {
             head: head.clone(),
             metrics: metrics.clone(),
             me,
-            quoting: api::quoting(quotes),
+            quoting: api::quoting(quotes(&config, &chain, &key, &fleet)),
             stop: stop.clone(),
         };
         serve_api(listener, api);
@@ -268,84 +253,40 @@ fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, K
     Ok((fleet, Keeping { task, stop }))
 }
 
-/// What reads the chain and approves.
-struct Reader {
-    chain: Chain,
-    records: Records,
-    fleet: Fleet,
-    sender: Sender,
-    intake: Intake,
-    me: Address,
-}
-
-/// What tells of the node, and lets its operator tell it something. It ends with the node and is waited for by nobody.
-struct Operations {
-    chain: Chain,
-    records: Records,
-    fleet: Fleet,
-    sender: Sender,
-    intake: Intake,
-    metrics: Metrics,
-    me: Address,
-}
-
-impl Operations {
-    fn start(self, config: &Config, head: watch::Receiver<u64>, stop: &CancellationToken) {
-        let Self { chain, records, fleet, sender, intake, metrics, me } = self;
-        let capacity = config.offer.capacity;
-        let gauges = Gauges {
-            chain: chain.clone(),
-            records: records.clone(),
-            intake: intake.clone(),
-            capacity,
-            head,
-            metrics: metrics.clone(),
-        };
-        tokio::spawn(gauges.run(stop.clone()));
-        let heartbeat = Heartbeat {
-            chain: chain.clone(),
-            sender: sender.clone(),
-            fleet: fleet.clone(),
-            capacity,
-            metrics,
-            me,
-            service: config.chain.service,
-        };
-        tokio::spawn(heartbeat.run(config.heartbeat.clone(), stop.clone()));
-        let data_dir = config.data_dir.clone();
-        tokio::spawn(admin::serve(Admin { chain, records, fleet, sender, intake, me, data_dir }, stop.clone()));
+/// What quotes are made with.
+fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet) -> QuoteParts {
+    QuoteParts {
+        chain: chain.clone(),
+        key: key.clone(),
+        fleet: fleet.clone(),
+        menu: config.engine.menu.clone(),
+        offer: config.offer.clone(),
+        service: config.chain.service,
     }
 }
 
-impl Reader {
-    /// Starts reading; the calls that are due come out of the queue. The task ends before `stop` only by an error.
-    fn start(
-        self,
-        config: &Config,
-        outbox: Outbox,
-        head: watch::Receiver<u64>,
-        stop: CancellationToken,
-    ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
-        let Self { chain, records, fleet, sender, intake, me } = self;
-        let reconciler = Reconciler {
-            chain: chain.clone(),
-            records: records.clone(),
-            fleet: fleet.clone(),
-            sender: sender.clone(),
-            me,
-        };
-        tokio::spawn(reconciler.run(stop.clone()));
-        let (offer, policy) = (config.offer.clone(), config.policy.clone());
-        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, policy, intake, me };
-        tokio::spawn(approvals.run(head.clone(), stop.clone()));
+/// Starts what reads the chain and approves; the calls that are due come out of the queue. The task ends before it is told
+/// to only by an error.
+fn read(
+    parts: Operations,
+    config: &Config,
+    outbox: Outbox,
+    (head, stop): (watch::Receiver<u64>, CancellationToken),
+) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
+    let Operations { chain, records, fleet, sender, intake, metrics: _, me } = parts;
+    let reconciler =
+        Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
+    tokio::spawn(reconciler.run(stop.clone()));
+    let (offer, policy) = (config.offer.clone(), config.policy.clone());
+    let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, policy, intake, me };
+    tokio::spawn(approvals.run(head.clone(), stop.clone()));
 
-        let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
-        let confirmations = confirmations(config, &chain);
-        let service = config.chain.service;
-        let services = Mutex::default();
-        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, services };
-        (due, tokio::spawn(source.run(head, stop)))
-    }
+    let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
+    let confirmations = confirmations(config, &chain);
+    let service = config.chain.service;
+    let services = Mutex::default();
+    let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, services };
+    (due, tokio::spawn(source.run(head, stop)))
 }
 
 /// The runner neither registers nor exits after it: that is done before it starts.

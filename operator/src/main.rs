@@ -15,6 +15,7 @@ mod intake;
 mod jobs;
 mod limits;
 mod metrics;
+mod operations;
 mod outside;
 mod places;
 mod records;

@@ -197,6 +197,7 @@ sol! {
         error NotPermittedCaller(uint64 serviceId, address caller);
         error OperatorNotInService(uint64 serviceId, address operator);
         error NotServiceOperator();
+        error ExitTooEarly(uint64 serviceId, address operator, uint64 minCommitmentEnd, uint64 currentTime);
         error InvalidJobIndex(uint8 jobIndex);
         error JobCallNotFound(uint64 serviceId, uint64 callId);
         error JobAlreadyCompleted(uint64 serviceId, uint64 callId);
@@ -300,8 +301,6 @@ sol! {
         function executeExit(uint64 serviceId) external;
         function getExitRequest(uint64 serviceId, address operator) external view returns (ExitRequest);
         function operatorStatusRegistry() external view returns (address);
-
-        error ExitTooEarly(uint64 serviceId, address operator, uint64 minCommitmentEnd, uint64 currentTime);
     }
 
     /// Where operators say that they are there.
