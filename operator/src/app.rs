@@ -142,8 +142,7 @@ impl Node {
         let me = key.address();
         bind(&records, &chain, me)?;
         let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
-        let (_, paused) = registration::ensure(&chain, &sender, &key, &config.offer).await?;
-        let intake = Intake::new(paused);
+        let intake = Intake::new(registration::ensure(&chain, &sender, &key, &config.offer).await?.1);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
         let sidecars = Arc::new(SocketSidecars::new(places));

@@ -40,7 +40,7 @@ pub(super) fn work(command: KeyCommand, source: &impl Source, output: &Output) -
     };
     let encrypted = key::kept(&keystore)? == Some(Kept::Encrypted);
     let address = key.address();
-    output.say(&address.to_string(), &json!({ "address": address, "encrypted": encrypted }))
+    output.say(&address.to_string(), &json!({ "address": address.to_string(), "encrypted": encrypted }))
 }
 
 fn from_input() -> Result<Zeroizing<String>, KeyError> {
