@@ -126,7 +126,7 @@ pub(crate) const PRUNE_STEP_MAX: usize = 64;
 /// Time between two heartbeats unless told otherwise: what the status registry expects of services by default.
 pub(crate) const HEARTBEAT_S_DEFAULT: u64 = 300;
 /// Least time between two heartbeats.
-pub(crate) const HEARTBEAT_S_MIN: u64 = 1;
+pub(crate) const HEARTBEAT_S_MIN: u64 = 2;
 /// Services that heartbeats are sent for, the newest.
 pub(crate) const HEARTBEAT_SERVICES_MAX: usize = 1_000;
 /// Pause between two readings of what the metrics show of the state.

@@ -9,7 +9,7 @@ use sandbox_sdk::contracts::IStatusRegistry::IStatusRegistryInstance;
 use sandbox_sdk::devchain::{self, STATUS_REGISTRY};
 use sandbox_sdk::requests::ExecBuilder;
 use sandbox_tests::engine;
-use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR};
+use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR, SECOND_OPERATOR};
 use sandbox_tests::node::Node;
 use sandbox_tests::wait::until;
 use serde_json::Value;
@@ -148,7 +148,11 @@ async fn adopting_tells_containers_that_are_known_from_those_that_are_not() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn leaving_a_service_takes_two_steps_and_says_when_the_second_is_due() -> Result<()> {
     let world = World::new().await?;
-    let (node, service) = (&world.node, world.service.to_string());
+    let mut second = world.ground.node(SECOND_OPERATOR)?;
+    second.start().await?;
+    // The last operator of a service cannot leave it.
+    let both = [Ground::address(OPERATOR), Ground::address(SECOND_OPERATOR)];
+    let (node, service) = (&world.node, world.customer.service(&both).await?.to_string());
     assert!(refusal(node, &["leave", "99"])?.contains("serves no service 99"));
     let early = refusal(node, &["leave", &service])?;
     assert!(early.contains("may leave service"), "{early}");
@@ -229,7 +233,7 @@ async fn every_line_within_a_job_names_its_call_job_service_and_sandbox() -> Res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_registry_hears_of_the_operator_and_of_how_full_it_is() -> Result<()> {
-    let world = World::with(|node| node.set("HEARTBEAT_SECONDS", "1")).await?;
+    let world = World::with(|node| node.set("HEARTBEAT_SECONDS", "2")).await?;
     world.create().await?;
     let provider = world.ground.chain.provider();
     let registry = IStatusRegistryInstance::new(STATUS_REGISTRY, provider);
@@ -245,7 +249,7 @@ async fn the_status_registry_hears_of_the_operator_and_of_how_full_it_is() -> Re
 async fn a_registry_that_refuses_heartbeats_disturbs_nothing() -> Result<()> {
     let token = devchain::STAKING.token.to_string();
     let world = World::with(|node| {
-        node.set("HEARTBEAT_SECONDS", "1");
+        node.set("HEARTBEAT_SECONDS", "2");
         node.set("STATUS_REGISTRY_CONTRACT", token);
     })
     .await?;
