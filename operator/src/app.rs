@@ -17,6 +17,7 @@ use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::ports::Sidecars;
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_fleet::{Fleet, Keeper, Ports};
+use sandbox_sdk::chain::Mined;
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{self, Api, Door, NoHost, QuoteParts, TlsError};
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
+use crate::chain::counted::Questions;
 use crate::chain::key::{self, KeyError};
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
@@ -36,9 +38,11 @@ use crate::chain::source::{DueCall, Source};
 use crate::chain::{head, until_answered};
 use crate::config::Config;
 use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
+use crate::intake::Intake;
 use crate::jobs::{self, Desk, DeskParts};
 use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT, POOL_EMPTY_TIMEOUT};
 use crate::metrics::Metrics;
+use crate::operations::Operations;
 use crate::outside::{OutsideError, Proxy, Stores};
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
@@ -91,25 +95,25 @@ pub(crate) enum NodeError {
     Runner(#[source] blueprint_sdk::runner::error::RunnerError),
 }
 
-/// Registers the account with its offer, unless that is done.
-pub(crate) async fn register(config: &Config) -> Result<(), NodeError> {
-    let key = key::load(&config.keystore_uri)?;
-    let chain = connect::find(&config.chain).await?;
-    let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
-    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?)
+/// Registers the account with its offer, or publishes a changed one; gives the transaction, where it took one.
+pub(crate) async fn register(config: &Config) -> Result<Option<Mined>, NodeError> {
+    let key = key::load(&config.keystore)?;
+    let chain = connect::find(&config.chain, &Questions::new()?).await?;
+    let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
+    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?.0)
 }
 
 /// Runs the node until `stop`.
 pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), NodeError> {
     if config.register_only {
         return tokio::select! {
-            registered = register(&config) => registered,
+            registered = register(&config) => registered.map(drop),
             () = stop.cancelled() => Ok(()),
         };
     }
     let (records, records_guard) = Records::open(&config.data_dir)?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
-    let key = key::load(&config.keystore_uri)?;
+    let key = key::load(&config.keystore)?;
     let door = Door::new(listener, config.api.clone(), stop.clone())?;
     let starting = tokio::select! {
         started = Node::start(config, key, records, &door, stop.clone()) => started,
@@ -150,16 +154,16 @@ impl Node {
         door: &Door,
         stop: CancellationToken,
     ) -> Result<Self, NodeError> {
-        let chain = connect::find(&config.chain).await?;
+        let metrics = Metrics::new()?;
+        let chain = connect::find(&config.chain, &metrics.questions()).await?;
         let me = key.address();
         bind(&records, &chain, me)?;
-        let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
-        registration::ensure(&chain, &sender, &key, &config.offer).await?;
+        let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
+        let intake = Intake::new(registration::ensure(&chain, &sender, &key, &config.offer).await?.1);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await?;
         let sidecars = Arc::new(SocketSidecars::new(places.clone()));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
-        let metrics = Metrics::new()?;
 
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
         let ports = Ports {
@@ -175,17 +179,17 @@ impl Node {
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
         tokio::spawn(outbox_task.run());
 
-        let reader = Reader { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender, me };
-        let (calls, reading) = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
-
-        let quotes = QuoteParts {
+        let operations = Operations {
             chain: chain.clone(),
-            key: key.clone(),
+            records: records.clone(),
             fleet: fleet.clone(),
-            menu: config.engine.menu.clone(),
-            offer: config.offer.clone(),
-            service: config.chain.service,
+            sender,
+            intake: intake.clone(),
+            metrics: metrics.clone(),
+            me,
         };
+        operations.clone().start(&config, head.clone(), &stop);
+        let (calls, reading) = read(operations.clone(), &config, outbox.clone(), (head.clone(), stop.clone()));
         let api = Api {
             chain: chain.clone(),
             records: records.clone(),
@@ -194,7 +198,7 @@ impl Node {
             metrics: metrics.clone(),
             me,
             url: config.offer.api_url.clone(),
-            quoting: api::quoting(quotes),
+            quoting: api::quoting(quotes(&config, &chain, &key, &fleet)),
             snapshots: snapshots.clone(),
         };
         door.open(api)?;
@@ -211,6 +215,7 @@ impl Node {
             api_url: config.offer.api_url,
             head,
             metrics,
+            intake,
         });
         Ok(Self { desk, env, calls, reading, outbox, keeping, upkeep, records_failed })
     }
@@ -270,44 +275,40 @@ fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, K
     Ok((fleet, Keeping { task, stop }))
 }
 
-/// What reads the chain and approves.
-struct Reader {
-    chain: Chain,
-    records: Records,
-    fleet: Fleet,
-    sender: Sender,
-    me: Address,
+/// What quotes are made with.
+fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet) -> QuoteParts {
+    QuoteParts {
+        chain: chain.clone(),
+        key: key.clone(),
+        fleet: fleet.clone(),
+        menu: config.engine.menu.clone(),
+        offer: config.offer.clone(),
+        service: config.chain.service,
+    }
 }
 
-impl Reader {
-    /// Starts reading; the calls that are due come out of the queue. The task ends before `stop` only by an error.
-    fn start(
-        self,
-        config: &Config,
-        outbox: Outbox,
-        head: watch::Receiver<u64>,
-        stop: CancellationToken,
-    ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
-        let Self { chain, records, fleet, sender, me } = self;
-        let reconciler = Reconciler {
-            chain: chain.clone(),
-            records: records.clone(),
-            fleet: fleet.clone(),
-            sender: sender.clone(),
-            me,
-        };
-        tokio::spawn(reconciler.run(stop.clone()));
-        let offer = config.offer.clone();
-        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
-        tokio::spawn(approvals.run(head.clone(), stop.clone()));
+/// Starts what reads the chain and approves; the calls that are due come out of the queue. The task ends before it is told
+/// to only by an error.
+fn read(
+    parts: Operations,
+    config: &Config,
+    outbox: Outbox,
+    (head, stop): (watch::Receiver<u64>, CancellationToken),
+) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
+    let Operations { chain, records, fleet, sender, intake, metrics: _, me } = parts;
+    let reconciler =
+        Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
+    tokio::spawn(reconciler.run(stop.clone()));
+    let (offer, policy) = (config.offer.clone(), config.policy.clone());
+    let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, policy, intake, me };
+    tokio::spawn(approvals.run(head.clone(), stop.clone()));
 
-        let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
-        let confirmations = confirmations(config, &chain);
-        let service = config.chain.service;
-        let services = Mutex::default();
-        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, services };
-        (due, tokio::spawn(source.run(head, stop)))
-    }
+    let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
+    let confirmations = confirmations(config, &chain);
+    let service = config.chain.service;
+    let services = Mutex::default();
+    let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, services };
+    (due, tokio::spawn(source.run(head, stop)))
 }
 
 /// The runner neither registers nor exits after it: that is done before it starts.
@@ -368,7 +369,7 @@ fn environment(config: &Config, chain: &Chain) -> BlueprintEnvironment {
     let deployment = chain.deployment();
     let mut env = BlueprintEnvironment::default();
     env.http_rpc_endpoint = deployment.rpc_url.clone();
-    env.keystore_uri = config.keystore_uri.clone();
+    env.keystore_uri = config.keystore.uri.clone();
     env.data_dir = config.data_dir.clone();
     env.bridge_socket_path = config.bridge_socket.clone();
     env.test_mode = config.bridge_socket.is_none();

@@ -3,6 +3,8 @@
 //! The names of the Blueprint SDK (`HTTP_RPC_URL`, `KEYSTORE_URI`, `BLUEPRINT_ID`, …) are used where it has one, so that
 //! the same environment starts the node alone and under the Blueprint Manager.
 
+mod operations;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -17,7 +19,10 @@ use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
 use sandbox_protocol::limits::{TOKEN_LIFE_S_DEFAULT, TOKEN_LIFE_S_MAX};
 
+pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, read_keystore};
+
 use crate::api::TlsFiles;
+use crate::chain::policy::Policy;
 use crate::docker::DiskQuota;
 use crate::limits::{
     POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN, TOKEN_LIFE_S_MIN,
@@ -28,7 +33,13 @@ use crate::outside::OutsideConfig;
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) chain: ChainConfig,
-    pub(crate) keystore_uri: String,
+    pub(crate) keystore: KeystoreConfig,
+    pub(crate) policy: Policy,
+    pub(crate) heartbeat: HeartbeatConfig,
+    /// Whether sandboxes' disks are files behind loop devices; only looked at by `operator doctor`.
+    pub(crate) loop_disks: bool,
+    /// Where operators stake; only looked at by `operator doctor`.
+    pub(crate) staking: Option<Address>,
     /// State that must survive.
     pub(crate) data_dir: PathBuf,
     /// Sockets of running sandboxes.
@@ -68,8 +79,6 @@ pub(crate) struct OfferConfig {
     pub(crate) token_prices_per_hour: BTreeMap<Address, U256>,
     /// Seconds that a quote is good for.
     pub(crate) quote_life_s: u64,
-    /// Least wei for a create at which services are approved.
-    pub(crate) create_price_min: U256,
     /// Where customers reach the API.
     pub(crate) api_url: String,
 }
@@ -114,8 +123,12 @@ impl Config {
         let api_listen = or_default(source, "API_LISTEN", SocketAddr::from(([127, 0, 0, 1], 9944)))?;
         Ok(Self {
             chain: read_chain(source)?,
-            keystore_uri: or_default(source, "KEYSTORE_URI", "./keystore".to_owned())?,
-            data_dir: required(source, "DATA_DIR")?,
+            keystore: read_keystore(source)?,
+            policy: operations::read_policy(source)?,
+            heartbeat: operations::read_heartbeat(source)?,
+            loop_disks: source.get("DISK_QUOTA").is_some_and(|quota| quota == "loop"),
+            staking: optional::<Address>(source, "STAKING_CONTRACT")?.filter(|contract| !contract.is_zero()),
+            data_dir: data_dir(source)?,
             run_dir: or_default(source, "RUN_DIR", PathBuf::from("/run/agent-sandbox"))?,
             api_listen,
             api: read_api(source)?,
@@ -128,9 +141,9 @@ impl Config {
     }
 }
 
-/// The key's place alone: what commands besides `run` need.
-pub(crate) fn keystore_uri(source: &impl Source) -> Result<String, ConfigError> {
-    or_default(source, "KEYSTORE_URI", "./keystore".to_owned())
+/// The state's place alone: what commands that need no chain read.
+pub(crate) fn data_dir(source: &impl Source) -> Result<PathBuf, ConfigError> {
+    required(source, "DATA_DIR")
 }
 
 /// Reads how to log.
@@ -182,7 +195,6 @@ fn read_offer(source: &impl Source, listen: SocketAddr) -> Result<OfferConfig, C
         price_per_hour: or_default(source, "PRICE_PER_HOUR_WEI", U256::from(10_u64.pow(15)))?,
         token_prices_per_hour: read_token_prices(source)?,
         quote_life_s: read_quote_life(source)?,
-        create_price_min: or_default(source, "CREATE_PRICE_MIN_WEI", U256::ZERO)?,
         api_url: api_url.trim_end_matches('/').to_owned(),
     })
 }

@@ -214,6 +214,35 @@ pub(crate) const EVENTS_MAX: u64 = 100_000;
 /// Records that go at a time.
 pub(crate) const PRUNE_STEP_MAX: usize = 64;
 
+/// Time between two heartbeats unless told otherwise: what the status registry expects of services by default.
+pub(crate) const HEARTBEAT_S_DEFAULT: u64 = 300;
+/// Least time between two heartbeats.
+pub(crate) const HEARTBEAT_S_MIN: u64 = 2;
+/// Services that heartbeats are sent for, the newest.
+pub(crate) const HEARTBEAT_SERVICES_MAX: usize = 1_000;
+/// Pause between two readings of what the metrics show of the state.
+pub(crate) const GAUGES_PAUSE: Duration = Duration::from_secs(5);
+/// Time for one check of `operator doctor`.
+pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Free space below which a disk is said to be nearly full.
+pub(crate) const DISK_FREE_BYTES_LOW: u64 = 5 * 1024 * 1024 * 1024;
+/// Free space below which nothing can be relied on.
+pub(crate) const DISK_FREE_BYTES_MIN: u64 = 512 * 1024 * 1024;
+/// Time until the certificate of the API ends below which it is to be renewed.
+pub(crate) const TLS_LEFT_S_LOW: i64 = 14 * 24 * 3_600;
+/// Difference of this clock from the newest block's above which quotes and proofs are refused.
+pub(crate) const CLOCK_SKEW_S_MAX: u64 = 60;
+/// Coin below which an operator cannot send for long: some dozens of answers at a usual price of gas.
+pub(crate) const BALANCE_WEI_LOW: u128 = 10_000_000_000_000_000;
+/// Time for an answer of the running node to a command.
+pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(300);
+/// Bytes of such an answer that is read into memory.
+pub(crate) const ADMIN_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Sandboxes or calls that one such answer lists.
+pub(crate) const ADMIN_LIST_MAX: usize = 10_000;
+/// Pause between two looks whether a draining operator is done.
+pub(crate) const DRAIN_PAUSE: Duration = Duration::from_millis(500);
+
 const _: () = assert!(API_PEER_CONNECTIONS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_UNKNOWN_WAITS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_STREAMS_EACH_MAX < API_STREAMS_MAX && API_STREAMS_MAX < API_CONNECTIONS_MAX);

@@ -6,9 +6,12 @@
 
 pub(crate) mod approvals;
 pub(crate) mod connect;
+pub(crate) mod counted;
 pub(crate) mod head;
+pub(crate) mod heartbeat;
 pub(crate) mod key;
 pub(crate) mod outbox;
+pub(crate) mod policy;
 pub(crate) mod reconciler;
 pub(crate) mod registration;
 pub(crate) mod sender;

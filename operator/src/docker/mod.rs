@@ -11,6 +11,7 @@ mod hardening;
 mod host;
 mod pool;
 mod skeleton;
+mod survey;
 mod sweep;
 
 use std::collections::HashSet;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use disk::{DiskError, DiskQuota, Disks};
 pub(crate) use error::DockerError;
 pub(crate) use pool::PoolCounts;
+pub(crate) use survey::{EngineFacts, FoundContainer, Survey};
 
 use crate::config::EngineConfig;
 use crate::error_chain;

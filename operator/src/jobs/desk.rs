@@ -14,11 +14,14 @@ use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Unfinished};
 use sandbox_protocol::abi::{self, JobError, JobReceipt};
 use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt, domain};
-use sandbox_protocol::{CallKey, Failure, FailureCode, Outcome};
+use sandbox_protocol::{CallKey, Failure, FailureCode, Outcome, SandboxId};
 use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
+use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
 
@@ -34,6 +37,7 @@ pub(crate) struct DeskParts {
     pub(crate) api_url: String,
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
+    pub(crate) intake: Intake,
 }
 
 /// Answers calls. Shared by all handlers.
@@ -78,6 +82,11 @@ impl JobCall {
         abi::decode(&self.inputs).map_err(|error| Failure::new(FailureCode::BadRequest, error.to_string()))
     }
 
+    /// Names the sandbox in what is logged of this call.
+    pub(crate) fn is_of(&self, sandbox: SandboxId) {
+        tracing::Span::current().record("sandbox", tracing::field::display(sandbox));
+    }
+
     /// What handlers work with.
     pub(crate) fn parts(&self) -> &DeskParts {
         &self.desk.parts
@@ -111,13 +120,13 @@ impl Desk {
     {
         // In a task of its own: when the runner stops, the answer is still written before the process ends.
         let work = self.work.clone();
-        let answered = work.spawn(async move {
+        let span = tracing::info_span!("job", call = %key, service = key.service, job = Empty, sandbox = Empty);
+        let answering = async move {
             // A call may be delivered again while it is being answered; one handler is enough.
             let Some(_hold) = Hold::of(&self, key) else { return Ok(None) };
             self.clone().answer_here(key, handler).await
-        });
-        let answered = answered.await;
-        match answered {
+        };
+        match work.spawn(answering.instrument(span)).await {
             Ok(Ok(receipt)) => receipt,
             Ok(Err(error)) => {
                 tracing::error!(call = %key, error = %crate::error_chain(&error), "call left for the next start");
@@ -139,6 +148,7 @@ impl Desk {
             return Ok(None);
         }
         let Some(mut call) = self.parts.records.call(key)? else { return Ok(None) };
+        tracing::Span::current().record("job", call.job);
         let started = Instant::now();
         let (resumed, started_block) = match call.progress {
             Progress::Seen => {
@@ -239,7 +249,7 @@ async fn contained(
     key: CallKey,
     handling: impl Future<Output = Result<Work, Unfinished>> + Send + 'static,
 ) -> Result<Work, Unfinished> {
-    match tokio::spawn(handling).await {
+    match tokio::spawn(handling.in_current_span()).await {
         Ok(result) => result,
         Err(error) => {
             let reference = format!("{:08x}", rand::random::<u32>());

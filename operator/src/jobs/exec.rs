@@ -20,6 +20,7 @@ use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE, EXEC_SLACK};
 /// Runs the command.
 pub(super) async fn exec(call: JobCall) -> Result<Work, Unfinished> {
     let command = command(call.request()?)?;
+    call.is_of(command.sandbox);
     let visit = call.parts().fleet.visit(command.sandbox, call.caller).await?;
     let body = body(call.key, command, &visit.sandbox, call.resumed);
     let bound = Duration::from_millis(body.timeout_ms) + EXEC_SLACK;

@@ -25,6 +25,11 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
     let spec = sandbox_spec(&request, &call.parts().menu)?;
     check_rules(&spec.egress)?;
     let id = SandboxId { origin: call.key, slot: 0 };
+    call.is_of(id);
+    // One that was begun is finished: what there is of it is here.
+    if !call.resumed {
+        call.parts().intake.admit()?;
+    }
     let expires_at_block = expiry(&call, id).await;
     let sandbox = Sandbox { id, owner: call.caller, spec, expires_at_block, warned: false, phase: Phase::Requested };
     let fleet = &call.parts().fleet;
@@ -49,7 +54,7 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
 /// Job 1: stops a sandbox; what is in it stays.
 pub(super) async fn stop(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxIdRequest = call.request()?;
-    let id = named(&request.sandbox_id)?;
+    let id = named(&call, &request.sandbox_id)?;
     let stopped = tokio::time::timeout(STOP_TIMEOUT, call.parts().fleet.stop(id, call.caller)).await;
     Ok(status(&stopped.map_err(|_| late("the sandbox is not stopped yet"))??))
 }
@@ -57,7 +62,7 @@ pub(super) async fn stop(call: JobCall) -> Result<Work, Unfinished> {
 /// Job 2: starts a stopped sandbox again, with what a snapshot holds where one is named.
 pub(super) async fn resume(call: JobCall) -> Result<Work, Unfinished> {
     let request: ResumeRequest = call.request()?;
-    let id = named(&request.sandbox_id)?;
+    let id = named(&call, &request.sandbox_id)?;
     let from = SnapshotUri::parse("snapshot_uri", &request.snapshot_uri)?;
     let resumed = tokio::time::timeout(RESUME_TIMEOUT, call.parts().fleet.resume(id, call.caller, from)).await;
     Ok(status(&resumed.map_err(|_| late("the sandbox does not run yet"))??))
@@ -66,7 +71,7 @@ pub(super) async fn resume(call: JobCall) -> Result<Work, Unfinished> {
 /// Job 3: deletes a sandbox and everything in it.
 pub(super) async fn delete(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxIdRequest = call.request()?;
-    let id = named(&request.sandbox_id)?;
+    let id = named(&call, &request.sandbox_id)?;
     let fleet = &call.parts().fleet;
     let before = fleet.find(id, call.caller).await?;
     let deleted = tokio::time::timeout(DELETE_TIMEOUT, fleet.delete(id, call.caller)).await;
@@ -77,7 +82,7 @@ pub(super) async fn delete(call: JobCall) -> Result<Work, Unfinished> {
 /// Job 4: writes what is in a running sandbox to a place of the customer's.
 pub(super) async fn snapshot(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxSnapshotRequest = call.request()?;
-    let id = named(&request.sidecar_endpoint)?;
+    let id = named(&call, &request.sidecar_endpoint)?;
     if !request.include_workspace && !request.include_state {
         return Err(bad("include_workspace or include_state: one of them must be true").into());
     }
@@ -100,8 +105,10 @@ pub(super) async fn snapshot(call: JobCall) -> Result<Work, Unfinished> {
     Ok(Work { response: response.abi_encode(), ..Work::done(&(), Some(visit.instance)) })
 }
 
-fn named(text: &str) -> Result<SandboxId, Failure> {
-    SandboxId::from_endpoint(text).map_err(|error| bad(error.to_string()))
+fn named(call: &JobCall, text: &str) -> Result<SandboxId, Failure> {
+    let id = SandboxId::from_endpoint(text).map_err(|error| bad(error.to_string()))?;
+    call.is_of(id);
+    Ok(id)
 }
 
 fn bad(message: impl Into<String>) -> Failure {

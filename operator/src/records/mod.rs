@@ -7,6 +7,7 @@
 mod call;
 mod callers;
 mod changes;
+mod copy;
 mod disk;
 mod error;
 mod events;
@@ -187,6 +188,12 @@ impl Records {
             }
         }
         Ok(calls)
+    }
+
+    /// The calls of the highest services and numbers, at most so many, from the highest down.
+    pub(crate) fn latest_calls(&self, count_max: usize) -> Result<Vec<CallRecord>, RecordsError> {
+        let calls = self.tree.scan_prefix(CALLS).values().rev().take(count_max);
+        calls.map(|value| decode(&value.map_err(RecordsError::Read)?)).collect()
     }
 
     /// Every sandbox that is remembered.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RecordsError;
 use super::changes::Changes;
+use super::copy::CopyOrder;
 use super::disk::Disk;
 use super::events::{EventLog, Happened};
 use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
@@ -24,6 +25,8 @@ pub(super) struct Write {
     pub(super) calls: Vec<CallKey>,
     /// What it tells the owners of sandboxes.
     pub(super) events: Vec<Happened>,
+    /// A copy of everything, to be made once this is on disk.
+    pub(super) copy: Option<CopyOrder>,
 }
 
 type Reply = oneshot::Sender<Result<(), Arc<RecordsError>>>;
@@ -132,14 +135,16 @@ impl Committer {
     }
 
     fn sync(&mut self, writes: Vec<Write>) -> Result<(), RecordsError> {
-        let mut calls = Vec::new();
+        let (mut calls, mut copies) = (Vec::new(), Vec::new());
         for mut write in writes {
             self.events.enter(&mut write)?;
             self.disk.tree().apply_batch(write.batch).map_err(RecordsError::Write)?;
             calls.extend(write.calls);
+            copies.extend(write.copy);
         }
         self.disk.sync()?;
         self.events.publish();
+        copies.into_iter().for_each(|copy| copy.fulfil(self.disk.tree()));
         self.changes.end(&calls);
         Ok(())
     }
