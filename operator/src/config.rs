@@ -36,8 +36,6 @@ pub(crate) struct Config {
     pub(crate) keystore: KeystoreConfig,
     pub(crate) policy: Policy,
     pub(crate) heartbeat: HeartbeatConfig,
-    /// Whether sandboxes' disks are files behind loop devices; only looked at by `operator doctor`.
-    pub(crate) loop_disks: bool,
     /// Where operators stake; only looked at by `operator doctor`.
     pub(crate) staking: Option<Address>,
     /// State that must survive.
@@ -126,7 +124,6 @@ impl Config {
             keystore: read_keystore(source)?,
             policy: operations::read_policy(source)?,
             heartbeat: operations::read_heartbeat(source)?,
-            loop_disks: source.get("DISK_QUOTA").is_some_and(|quota| quota == "loop"),
             staking: optional::<Address>(source, "STAKING_CONTRACT")?.filter(|contract| !contract.is_zero()),
             data_dir: data_dir(source)?,
             run_dir: or_default(source, "RUN_DIR", PathBuf::from("/run/agent-sandbox"))?,

@@ -176,7 +176,7 @@ pub(crate) const API_SIGN_IN_BODY_BYTES_MAX: usize = 2 * SIWE_MESSAGE_BYTES_MAX 
 pub(crate) const NONCE_LIFE_S: u64 = 300;
 /// Used nonces that are remembered; it takes a good signature to use one.
 pub(crate) const NONCES_USED_MAX: usize = 16_384;
-/// How far a signer's clock may be ahead.
+/// How far another clock, a signer's or the newest block's, may be from this one.
 pub(crate) const CLOCK_SKEW_S_MAX: u64 = 60;
 /// Questions to contract wallets at a time, each of which asks the node; one more is told to come back.
 pub(crate) const API_WALLET_CHECKS_MAX: usize = 16;
@@ -230,8 +230,6 @@ pub(crate) const DISK_FREE_BYTES_LOW: u64 = 5 * 1024 * 1024 * 1024;
 pub(crate) const DISK_FREE_BYTES_MIN: u64 = 512 * 1024 * 1024;
 /// Time until the certificate of the API ends below which it is to be renewed.
 pub(crate) const TLS_LEFT_S_LOW: i64 = 14 * 24 * 3_600;
-/// Difference of this clock from the newest block's above which quotes and proofs are refused.
-pub(crate) const CLOCK_SKEW_S_MAX: u64 = 60;
 /// Coin below which an operator cannot send for long: some dozens of answers at a usual price of gas.
 pub(crate) const BALANCE_WEI_LOW: u128 = 10_000_000_000_000_000;
 /// Time for an answer of the running node to a command.

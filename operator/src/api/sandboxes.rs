@@ -192,7 +192,7 @@ async fn snapshot(
     let destination = destination.ok_or_else(|| bad("destination: the sandbox was created with none either"))?;
     let order = SnapshotOrder { destination, workspace: asked.include_workspace, state: asked.include_state };
     let _turn = holdings.at_once.try_acquire().map_err(|_| ApiError::Busy("too many snapshots are taken"))?;
-    let taken = timeout(SNAPSHOT_TIMEOUT, holdings.snapshots.take(&visit.instance, &order)).await;
+    let taken = timeout(SNAPSHOT_TIMEOUT, holdings.snapshots.take(&visit.sandbox, &visit.instance, &order)).await;
     let taken = taken.map_err(|_| ApiError::TooSlow("store for snapshots"))?.map_err(|error| {
         tracing::warn!(sandbox = %id, error = %crate::error_chain(&error), "no snapshot");
         ApiError::NotDone(error.failure)

@@ -7,7 +7,7 @@ use bollard::Docker;
 use bollard::query_parameters::ListContainersOptionsBuilder;
 
 use super::DockerError;
-use super::hardening::{ID_LABEL, NODE_LABEL};
+use super::hardening::NODE_LABEL;
 use crate::limits::CHECK_TIMEOUT;
 
 /// An engine to be looked at.
@@ -27,7 +27,7 @@ pub(crate) struct EngineFacts {
 #[derive(Debug, Clone, serde::Serialize)]
 pub(crate) struct FoundContainer {
     pub(crate) name: String,
-    /// The sandbox that it was made for.
+    /// The sandbox that it is, or its name in the pool.
     pub(crate) sandbox: String,
     /// `running`, `exited`, as the engine says.
     pub(crate) state: String,
@@ -66,15 +66,17 @@ impl Survey {
 
     /// The containers of the node with this tag.
     pub(crate) async fn containers(&self, tag: &str) -> Result<Vec<FoundContainer>, DockerError> {
+        let ending = format!("-{tag}");
         let filters = HashMap::from([("label", vec![format!("{NODE_LABEL}={tag}")])]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
         let found = self.0.list_containers(Some(options)).await.map_err(DockerError::Connect)?;
         let mut found: Vec<_> = found
             .into_iter()
-            .map(|container| FoundContainer {
-                name: container.names.unwrap_or_default().concat().trim_start_matches('/').to_owned(),
-                sandbox: container.labels.unwrap_or_default().remove(ID_LABEL).unwrap_or_default(),
-                state: container.state.map(|state| state.to_string()).unwrap_or_default(),
+            .map(|container| {
+                let name = container.names.unwrap_or_default().concat().trim_start_matches('/').to_owned();
+                let sandbox = name.strip_suffix(&ending).unwrap_or_default().to_owned();
+                let state = container.state.map(|state| state.to_string()).unwrap_or_default();
+                FoundContainer { name, sandbox, state }
             })
             .collect();
         found.sort_by(|one, other| one.name.cmp(&other.name));

@@ -10,7 +10,7 @@ use super::{Finding, bounded};
 use crate::admin::Node;
 use crate::chain::key::{self, Kept, KeyError};
 use crate::config::Config;
-use crate::docker::{EngineFacts, Survey};
+use crate::docker::{DiskQuota, EngineFacts, Survey};
 use crate::limits::{DISK_FREE_BYTES_LOW, DISK_FREE_BYTES_MIN};
 use crate::places::Places;
 
@@ -166,7 +166,7 @@ pub(super) fn sockets(config: &Config) -> Finding {
 pub(super) fn loops(config: &Config) -> Option<Finding> {
     const CHECK: &str = "loop devices";
     const CONTROL: &str = "/dev/loop-control";
-    if !config.loop_disks {
+    if config.engine.disk_quota != DiskQuota::Loop {
         return None;
     }
     Some(match std::fs::File::options().read(true).write(true).open(CONTROL) {
