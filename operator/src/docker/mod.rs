@@ -78,6 +78,10 @@ impl DockerContainers {
         let resources =
             Resources { cpu_cores: CPU_CORES_DEFAULT, memory_mb: MEMORY_MB_DEFAULT, disk_gb: DISK_GB_DEFAULT };
         let common = Wanted { image: config.menu.images.default.clone(), resources, runtime: None };
+        // Before anything is served: the first create need not wait for it.
+        if let Err(error) = host.template(&common.image, common.resources.disk_gb).await {
+            tracing::warn!(error = %error_chain(&error), "there is no template for disks yet");
+        }
         let pool = Arc::new(Pool::new(host.clone(), config.pool_size, common));
         Ok(Self { host, pool })
     }
@@ -87,10 +91,6 @@ impl DockerContainers {
         let Upkeep { census, sidecars, capacity } = upkeep;
         let refill = Refill { pool: self.pool.clone(), sidecars, census: census.clone(), capacity };
         let sweeping = async {
-            let common = self.pool.wanted();
-            if let Err(error) = self.host.template(&common.image, common.resources.disk_gb).await {
-                tracing::warn!(error = %error_chain(&error), "there is no template for disks yet");
-            }
             loop {
                 if let Err(error) = sweep::sweep(&self.host, &self.pool, census.as_ref()).await {
                     tracing::warn!(error = %error_chain(&error), "nothing is swept");

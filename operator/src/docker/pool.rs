@@ -83,11 +83,6 @@ impl Pool {
         }
     }
 
-    /// What its containers are like.
-    pub(super) const fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
     /// Holds refills back while it lives.
     pub(super) fn serving(&self) -> Serving<'_> {
         self.serving.fetch_add(1, Ordering::Relaxed);

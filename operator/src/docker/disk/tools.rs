@@ -15,6 +15,9 @@ const MOUNT_OPTIONS: &str = "loop,nosuid,nodev,noatime,discard,noinit_itable,err
 /// Tables and journal are written as they are used: a new disk takes a quarter of a megabyte.
 const LAZY: &str = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
 
+/// Where these programs are, whatever the node was started with.
+const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// Mounts the file system in `image`. The loop device goes with the mount.
 pub(super) async fn mount(image: &Path, point: &Path) -> io::Result<()> {
     let args: [&OsStr; 6] =
@@ -47,7 +50,7 @@ pub(super) async fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
 
 async fn run(program: &str, args: &[&OsStr]) -> io::Result<()> {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    command.args(args).env("PATH", SYSTEM_PATH).stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(DISK_TOOL_TIMEOUT, command.output()).await??;
     if output.status.success() {
         return Ok(());
