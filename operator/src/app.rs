@@ -165,16 +165,17 @@ impl Node {
         let sidecars = Arc::new(SocketSidecars::new(places.clone()));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
 
+        let proxy = Arc::new(Proxy::new(&config.outside, places)?);
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
         let ports = Ports {
             containers: containers.clone(),
             sidecars: sidecars.clone(),
-            egress: Arc::new(Proxy::new(&config.outside, places)?),
+            egress: proxy.clone(),
             snapshots: snapshots.clone(),
             sandboxes: Arc::new(records.clone()),
         };
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
-        let upkeep = keep_host(containers, records.clone(), sidecars.clone(), config.offer.capacity);
+        let upkeep = keep_host(containers.clone(), records.clone(), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
         tokio::spawn(outbox_task.run());
@@ -186,6 +187,8 @@ impl Node {
             sender,
             intake: intake.clone(),
             metrics: metrics.clone(),
+            containers,
+            proxy,
             me,
         };
         operations.clone().start(&config, head.clone(), &stop);
@@ -295,7 +298,7 @@ fn read(
     outbox: Outbox,
     (head, stop): (watch::Receiver<u64>, CancellationToken),
 ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
-    let Operations { chain, records, fleet, sender, intake, metrics: _, me } = parts;
+    let Operations { chain, records, fleet, sender, intake, me, .. } = parts;
     let reconciler =
         Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
     tokio::spawn(reconciler.run(stop.clone()));
