@@ -35,6 +35,7 @@ enum Command {
     Create(Box<Sandbox>, oneshot::Sender<Result<View, Failure>>),
     Delete(SandboxId, oneshot::Sender<Option<View>>),
     Find(SandboxId, oneshot::Sender<Option<View>>),
+    Forget(SandboxId, oneshot::Sender<()>),
     Tell(SandboxId, Event),
     Head(u64),
     ServiceEnded(u64),
@@ -115,6 +116,7 @@ impl Keeper {
             Command::Create(sandbox, reply) => answer(reply, self.create(*sandbox)),
             Command::Delete(id, reply) => answer(reply, self.delete(id)),
             Command::Find(id, reply) => answer(reply, self.drivers.get(&id).map(|handle| handle.view.clone())),
+            Command::Forget(id, reply) => answer(reply, self.forget(id)),
             Command::Tell(id, event) => {
                 if let Some(handle) = self.drivers.get(&id) {
                     handle.tell(event);
@@ -141,6 +143,14 @@ impl Keeper {
         let handle = self.drivers.get(&id)?;
         handle.tell(Event::End(EndReason::Deleted));
         Some(handle.view.clone())
+    }
+
+    fn forget(&mut self, id: SandboxId) {
+        if self.drivers.get(&id).is_some_and(|handle| handle.view.borrow().phase.is_final()) {
+            self.drivers.remove(&id);
+            self.admission.release(id);
+            self.ended.retain(|ended| *ended != id);
+        }
     }
 
     fn end_where(&self, reason: EndReason, ends: impl Fn(&Sandbox) -> bool) {
@@ -238,6 +248,18 @@ impl Fleet {
     /// Begins to end a sandbox, whoever it is of.
     pub async fn end(&self, id: SandboxId, reason: EndReason) {
         self.tell(Command::Tell(id, Event::End(reason))).await;
+    }
+
+    /// Ends a sandbox whose creating call is no more, whoever it is of, and waits until nothing is left of it: its id may then
+    /// stand for another.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn forget(&self, id: SandboxId) -> Result<(), Unfinished> {
+        let Some(view) = self.ask(|reply| Command::Find(id, reply)).await? else { return Ok(()) };
+        self.end(id, EndReason::Abandoned).await;
+        reached(view, Phase::is_final).await?;
+        self.ask(|reply| Command::Forget(id, reply)).await
     }
 
     /// Has a sandbox that does not answer looked after.

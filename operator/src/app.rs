@@ -13,27 +13,30 @@ use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
 use sandbox_fleet::ports::Containers;
 use sandbox_fleet::{Fleet, Keeper};
+use sandbox_sdk::chain::{Nonces, Patience};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, Api, QuoteParts};
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
+use crate::chain::duty::Duty;
+use crate::chain::head::{self, Head};
+use crate::chain::intake::Intake;
 use crate::chain::key::{self, KeyError};
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
 use crate::chain::registration::{self, RegistrationError};
 use crate::chain::sender::Sender;
-use crate::chain::source::{DueCall, Source};
-use crate::chain::{head, until_answered};
+use crate::chain::source::Source;
+use crate::chain::sweep::Sweep;
+use crate::chain::until_answered;
 use crate::config::Config;
 use crate::docker::DockerContainers;
-use crate::jobs::{self, Desk, DeskParts};
-use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT};
+use crate::jobs::{self, Desk, DeskParts, Fence, JobQueue, Ticket};
+use crate::limits::{FEE_BUMP_AFTER, FINISH_TIMEOUT, HEAD_AGE_S_MAX, MINED_WITHIN, TRANSACTION_GAS_MAX};
 use crate::metrics::Metrics;
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
@@ -78,7 +81,7 @@ pub(crate) enum NodeError {
 pub(crate) async fn register(config: &Config) -> Result<(), NodeError> {
     let key = key::load(&config.keystore_uri)?;
     let chain = connect::find(&config.chain).await?;
-    let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
+    let sender = Sender::start(account(config, &chain, &key), key::lock_path(&config.keystore_uri));
     Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?)
 }
 
@@ -110,7 +113,7 @@ pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), N
 struct Node {
     desk: Arc<Desk>,
     env: BlueprintEnvironment,
-    calls: mpsc::Receiver<DueCall>,
+    queue: JobQueue,
     reading: JoinHandle<Result<(), RecordsError>>,
     outbox: Outbox,
     keeping: Keeping,
@@ -140,12 +143,13 @@ impl Node {
         ))?;
         tracing::info!(operator = %me, chain = deployment.chain_id, node = connect::host_of(&deployment.rpc_url), "connected");
 
-        let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore_uri));
+        let sender = Sender::start(account(&config, &chain, &key), key::lock_path(&config.keystore_uri));
         registration::ensure(&chain, &sender, &key, &config.offer).await?;
         let places = Places::new(&config.run_dir, deployment.core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
         let sidecars = Arc::new(SocketSidecars::new(places));
-        let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
+        let Head { height: head, looks } =
+            head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
 
         let (keeper, fleet) =
@@ -154,11 +158,16 @@ impl Node {
         let keeper = tokio::spawn(keeper.run(records.sandboxes()?, keeper_stop.clone()));
         let keeping = Keeping { task: keeper, stop: keeper_stop };
         let records_failed = records.failed();
-        let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
+        let depth = (head.clone(), confirmations(&config, &chain));
+        let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
         tokio::spawn(outbox_task.run());
 
         let reader = Reader { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender, me };
-        let (calls, reading) = reader.start(&config, outbox.clone(), head.clone(), stop.clone());
+        let queue = JobQueue::new(config.chain.jobs_concurrent);
+        let heads = Head { height: head.clone(), looks: looks.clone() };
+        let reading = reader.start(&config, (outbox.clone(), queue.clone()), heads, stop.clone());
+        let head_age_s_max = config.chain.head_age_s_max.unwrap_or(if is_local(&chain) { 0 } else { HEAD_AGE_S_MAX });
+        let fence = Fence { duty: Duty::new(chain.clone(), me), looks, head_age_s_max };
 
         let quotes = QuoteParts {
             chain: chain.clone(),
@@ -190,18 +199,20 @@ impl Node {
             images: config.engine.images,
             api_url: config.offer.api_url,
             head,
+            fence,
+            queue: queue.clone(),
             metrics,
         });
-        Ok(Self { desk, env, calls, reading, outbox, keeping, records_failed })
+        Ok(Self { desk, env, queue, reading, outbox, keeping, records_failed })
     }
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, calls, reading, outbox, mut keeping, records_failed } = self;
-        let calls = ReceiverStream::new(calls).map(|due| Ok::<_, Infallible>(job_call(&due)));
+        let Self { desk, env, queue, reading, outbox, mut keeping, records_failed } = self;
+        let calls = queue.stream().map(|ticket| Ok::<_, Infallible>(job_call(&ticket)));
         let runner = BlueprintRunner::builder(Unregistered, env)
             .router(jobs::router(desk.clone()))
-            .producer(Box::pin(calls.chain(futures::stream::pending())))
+            .producer(Box::pin(calls))
             .consumer(outbox)
             .run();
         tracing::info!("serving");
@@ -237,14 +248,14 @@ struct Reader {
 }
 
 impl Reader {
-    /// Starts reading; the calls that are due come out of the queue. The task ends before `stop` only by an error.
+    /// Starts reading; the calls that are due go into the queue. The task ends before `stop` only by an error.
     fn start(
         self,
         config: &Config,
-        outbox: Outbox,
-        head: watch::Receiver<u64>,
+        (outbox, queue): (Outbox, JobQueue),
+        head: Head,
         stop: CancellationToken,
-    ) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
+    ) -> JoinHandle<Result<(), RecordsError>> {
         let Self { chain, records, fleet, sender, me } = self;
         let reconciler = Reconciler {
             chain: chain.clone(),
@@ -256,14 +267,23 @@ impl Reader {
         tokio::spawn(reconciler.run(stop.clone()));
         let offer = config.offer.clone();
         let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
-        tokio::spawn(approvals.run(head.clone(), stop.clone()));
+        tokio::spawn(approvals.run(head.height, stop.clone()));
 
-        let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
+        let intake = Arc::new(Intake {
+            chain: chain.clone(),
+            records: records.clone(),
+            fleet: fleet.clone(),
+            outbox: outbox.clone(),
+            queue,
+            duty: Duty::new(chain.clone(), me),
+            service: config.chain.service,
+            services: Mutex::default(),
+        });
+        let sweep = Sweep { chain: chain.clone(), records: records.clone(), intake: intake.clone() };
+        tokio::spawn(sweep.run(stop.clone()));
         let confirmations = confirmations(config, &chain);
-        let service = config.chain.service;
-        let services = Mutex::default();
-        let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, services };
-        (due, tokio::spawn(source.run(head, stop)))
+        let source = Source { chain, records, fleet, outbox, intake, confirmations };
+        tokio::spawn(source.run(head.looks, stop))
     }
 }
 
@@ -300,9 +320,20 @@ fn serve_api(listener: TcpListener, api: Api) {
 
 /// Local chains make a block per transaction, so there nothing ever gains a second confirmation by itself.
 fn confirmations(config: &Config, chain: &Chain) -> u64 {
+    config.chain.confirmations.unwrap_or(if is_local(chain) { 0 } else { 2 })
+}
+
+/// Whether this is a developer's chain, which makes blocks only when there is cause.
+fn is_local(chain: &Chain) -> bool {
     const LOCAL: [u64; 2] = [31_337, 1_337];
-    let default = if LOCAL.contains(&chain.deployment().chain_id) { 0 } else { 2 };
-    config.chain.confirmations.unwrap_or(default)
+    LOCAL.contains(&chain.deployment().chain_id)
+}
+
+/// The operator's account. Its key is this process's alone, or shared by turns.
+fn account(config: &Config, chain: &Chain, key: &PrivateKeySigner) -> Account {
+    let patience = Patience { bump_after: FEE_BUMP_AFTER, fee_max: config.chain.fee_max };
+    let account = Account::new(chain.clone(), key.clone()).mined_within(MINED_WITHIN);
+    account.manner(Nonces::Heal, patience, Some(TRANSACTION_GAS_MAX))
 }
 
 /// What the SDK's runner wants to know. Without the Blueprint Manager's socket it must not look for the manager, which is
@@ -325,9 +356,9 @@ fn environment(config: &Config, chain: &Chain) -> BlueprintEnvironment {
 }
 
 /// A recorded call in the SDK's form. The inputs stay in the record, which is what handlers read.
-fn job_call(due: &DueCall) -> JobCall {
-    let mut call = JobCall::new(due.job, bytes::Bytes::new());
-    call.metadata_mut().insert(CallId::METADATA_KEY, due.key.call);
-    call.metadata_mut().insert(ServiceId::METADATA_KEY, due.key.service);
+fn job_call(ticket: &Ticket) -> JobCall {
+    let mut call = JobCall::new(ticket.job, bytes::Bytes::new());
+    call.metadata_mut().insert(CallId::METADATA_KEY, ticket.key.call);
+    call.metadata_mut().insert(ServiceId::METADATA_KEY, ticket.key.service);
     call
 }

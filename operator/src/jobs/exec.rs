@@ -12,7 +12,7 @@ use sandbox_fleet::request::{Command, command};
 use sandbox_fleet::sandbox::{Instance, Phase, Sandbox};
 use sandbox_protocol::abi::ExecResponse;
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
-use sandbox_protocol::{CallKey, Failure, FailureCode};
+use sandbox_protocol::{Failure, FailureCode};
 
 use super::{JobCall, Work};
 use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE, EXEC_SLACK};
@@ -22,7 +22,7 @@ pub(super) async fn exec(call: JobCall) -> Result<Work, Unfinished> {
     let command = command(call.request()?)?;
     let sandbox = call.parts().fleet.find(command.sandbox, call.caller).await?;
     let instance = running(&sandbox)?;
-    let body = body(call.key, command, &sandbox, call.resumed);
+    let body = body(call.execution.clone(), command, &sandbox, call.resumed);
     let bound = Duration::from_millis(body.timeout_ms) + EXEC_SLACK;
     let carried_out = tokio::time::timeout(bound, carried_out(&call, &sandbox, body)).await;
     let reply = carried_out.unwrap_or_else(|_| Err(unreachable()))?;
@@ -44,11 +44,11 @@ fn running(sandbox: &Sandbox) -> Result<Instance, Failure> {
     }
 }
 
-fn body(key: CallKey, command: Command, sandbox: &Sandbox, attach_only: bool) -> ExecBody {
+fn body(id: String, command: Command, sandbox: &Sandbox, attach_only: bool) -> ExecBody {
     let mut env = sandbox.spec.env.clone();
     env.extend(command.env);
     ExecBody {
-        id: Some(format!("call-{}-{}", key.service, key.call)),
+        id: Some(id),
         command: command.line,
         cwd: command.cwd,
         env,

@@ -8,6 +8,8 @@ mod call;
 mod changes;
 mod disk;
 mod error;
+mod forks;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -31,6 +33,8 @@ pub(crate) use call::{Answer, CallRecord, Progress};
 use changes::Changes;
 use disk::Disk;
 pub(crate) use error::RecordsError;
+use forks::GivenUp;
+pub(crate) use forks::Rewound;
 use writer::{Write, Writer, WriterThread};
 
 use crate::limits::{FINAL_CALLS_MAX, PRUNE_STEP_MAX};
@@ -61,6 +65,7 @@ pub(crate) struct Records {
     /// Calls at their end; a write that is given up may make it too many by one.
     finals: Arc<AtomicUsize>,
     finals_max: usize,
+    given_up: GivenUp,
 }
 
 /// Keeps the directory; records are written until it is dropped.
@@ -87,7 +92,7 @@ impl Records {
         let thread = WriterThread::start(disk.clone(), changes.clone(), failed.clone())?;
         let writer = thread.writer();
         let finals = count(&tree, FINAL)?;
-        let records = Self { tree, disk, writer, changes, failed, finals: Arc::new(finals.into()), finals_max };
+        let records = Self { tree, disk, writer, changes, failed, finals: Arc::new(finals.into()), finals_max, given_up: GivenUp::default() };
         records.check_version()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }
@@ -116,21 +121,6 @@ impl Records {
         self.read(CURSOR_KEY)
     }
 
-    /// Takes in new calls together with the cursor behind them; calls that are known stay as they are.
-    pub(crate) async fn take_in(&self, calls: &[CallRecord], cursor: u64) -> Result<(), RecordsError> {
-        let mut write = Write::default();
-        for call in calls {
-            if !self.tree.contains_key(indexed(CALLS, call.key)).map_err(RecordsError::Read)? {
-                self.put(&mut write, call)?;
-            }
-        }
-        let pruned = self.prune(&mut write)?;
-        write.batch.insert(CURSOR_KEY, encode(&cursor)?);
-        self.writer.write(write).await?;
-        self.finals.fetch_sub(pruned, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// What is known of a call, also what is not on disk yet.
     pub(crate) fn call(&self, key: CallKey) -> Result<Option<CallRecord>, RecordsError> {
         self.read(&indexed(CALLS, key))
@@ -152,19 +142,32 @@ impl Records {
         }
     }
 
-    /// Replaces what is known of a call.
-    pub(crate) async fn put_call(&self, call: &CallRecord) -> Result<(), RecordsError> {
-        let mut write = Write::default();
-        self.put(&mut write, call)?;
-        self.writer.write(write).await
+    /// Replaces what is known of a call, unless the chain has taken that call back; whether it has not.
+    pub(crate) async fn put_call(&self, call: &CallRecord) -> Result<bool, RecordsError> {
+        let place = self.writer.place().await?;
+        let written = {
+            let given_up = self.given_up.lock();
+            if given_up.contains(call) {
+                return Ok(false);
+            }
+            let mut write = Write::default();
+            self.put(&mut write, call)?;
+            place.write(write)
+        };
+        written.on_disk().await.map(|()| true)
     }
 
     /// Calls that are not at their end. One whose record is bad is left out, and said in the log.
     pub(crate) fn open_calls(&self) -> Result<Vec<CallRecord>, RecordsError> {
+        self.named_by(OPEN)
+    }
+
+    /// The calls that an index names by their keys alone.
+    fn named_by(&self, index: &[u8]) -> Result<Vec<CallRecord>, RecordsError> {
         let mut calls = Vec::new();
-        for key in self.tree.scan_prefix(OPEN).keys() {
+        for key in self.tree.scan_prefix(index).keys() {
             let key = key.map_err(RecordsError::Read)?;
-            let call = [CALLS, key.get(OPEN.len()..).unwrap_or_default()].concat();
+            let call = [CALLS, key.get(index.len()..).unwrap_or_default()].concat();
             match self.read(&call).and_then(|call| call.ok_or(RecordsError::Missing)) {
                 Ok(call) => calls.push(call),
                 Err(error @ (RecordsError::Encoding(_) | RecordsError::Missing)) => {
@@ -220,6 +223,17 @@ impl Records {
             self.finals.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Puts `new` in the place of `old`, also where that was at its end.
+    fn put_instead(&self, write: &mut Write, old: &CallRecord, new: &CallRecord) -> Result<(), RecordsError> {
+        let (before, after) = (final_key(old), final_key(new));
+        let stays = new.progress.is_final() && before == after;
+        if old.progress.is_final() && !stays && self.tree.contains_key(&before).map_err(RecordsError::Read)? {
+            write.batch.remove(before);
+            self.finals.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.put(write, new)
     }
 
     /// Removes a few of the oldest calls at their end beyond those that are kept; returns how many.

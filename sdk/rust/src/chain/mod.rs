@@ -4,6 +4,7 @@
 //! that the blueprint's manager is the one named. [`Account`] adds a key; nothing is sent that a simulation refuses.
 
 mod account;
+mod broadcast;
 mod customer;
 pub(crate) mod pause;
 mod reads;
@@ -19,7 +20,8 @@ use crate::contracts::ITangleCore::ITangleCoreInstance;
 use crate::deployment::Deployment;
 use crate::limits::RPC_TIMEOUT;
 
-pub use account::{Account, Mined, SendError, Sender};
+pub use account::{Account, Mined, Nonces, SendError, Sender};
+pub use broadcast::Patience;
 pub use customer::{CustomerError, RequestedService, SubmittedJob, is_active};
 pub use reads::{ReadError, Submission};
 pub use views::Cost;
