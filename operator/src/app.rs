@@ -148,8 +148,7 @@ impl Node {
         let places = Places::new(&config.run_dir, deployment.core, records.state_id()?)?;
         let containers = containers(&config, &places).await;
         let sidecars = Arc::new(SocketSidecars::new(places));
-        let Head { height: head, looks } =
-            head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
+        let Head { height: head, looks } = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
 
         let (keeper, fleet) =

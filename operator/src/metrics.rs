@@ -12,6 +12,8 @@ pub(crate) struct Metrics {
     took: HistogramVec,
     head: IntGauge,
     sandboxes: IntGauge,
+    waiting: IntGauge,
+    running: IntGauge,
 }
 
 impl Metrics {
@@ -24,11 +26,15 @@ impl Metrics {
         let took = HistogramVec::new(took, &["job"])?;
         let head = IntGauge::new("sandbox_chain_head_block", "Newest block seen")?;
         let sandboxes = IntGauge::new("sandbox_sandboxes", "Sandboxes that hold capacity")?;
+        let waiting = IntGauge::new("sandbox_jobs_waiting", "Jobs that wait for their turn")?;
+        let running = IntGauge::new("sandbox_jobs_running", "Jobs that are worked on")?;
+        registry.register(Box::new(waiting.clone()))?;
+        registry.register(Box::new(running.clone()))?;
         registry.register(Box::new(answered.clone()))?;
         registry.register(Box::new(took.clone()))?;
         registry.register(Box::new(head.clone()))?;
         registry.register(Box::new(sandboxes.clone()))?;
-        Ok(Self { registry, answered, took, head, sandboxes })
+        Ok(Self { registry, answered, took, head, sandboxes, waiting, running })
     }
 
     /// A job was answered.
@@ -36,6 +42,12 @@ impl Metrics {
         let job = job.to_string();
         self.answered.with_label_values(&[job.as_str(), &outcome.to_string()]).inc();
         self.took.with_label_values(&[job.as_str()]).observe(took.as_secs_f64());
+    }
+
+    /// So many jobs wait, and so many are worked on.
+    pub(crate) fn queue(&self, (waiting, running): (usize, usize)) {
+        self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.running.set(i64::try_from(running).unwrap_or(i64::MAX));
     }
 
     /// The text that Prometheus reads. The last known number of sandboxes stands in for none.

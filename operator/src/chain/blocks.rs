@@ -39,11 +39,6 @@ pub(crate) async fn at(chain: &Chain, number: u64) -> Result<Option<Block>, Bloc
     let found = chain.provider().get_block_by_number(number.into()).await?;
     Ok(found.map(|block| {
         let header = block.header();
-        Block {
-            number: header.number(),
-            hash: header.hash(),
-            parent: header.parent_hash(),
-            time_s: header.timestamp(),
-        }
+        Block { number: header.number(), hash: header.hash(), parent: header.parent_hash(), time_s: header.timestamp() }
     }))
 }

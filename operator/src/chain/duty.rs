@@ -65,11 +65,6 @@ impl Duty {
         Self { chain, me }
     }
 
-    /// Who asks.
-    pub(crate) const fn me(&self) -> Address {
-        self.me
-    }
-
     /// How a call stands. A node that knows of none is behind.
     pub(crate) async fn standing(&self, key: CallKey) -> Result<Standing, LookupError> {
         let assignment = self.chain.assignment(key).await?.ok_or(LookupError::NotYet)?;

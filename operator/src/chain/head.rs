@@ -110,11 +110,6 @@ async fn subscribed(chain: &Chain, url: &Url, publish: &Publisher) -> Result<(),
     }
 }
 
-async fn newest(chain: &Chain) -> Block {
-    let ask = || async { blocks::at(chain, chain.head().await?).await?.ok_or(blocks::BlockError::NotYet) };
-    until_answered("head", ask).await
-}
-
 /// Looks at the head; whether it had moved on. While its number stays, the block is looked at only now and then.
 async fn look(chain: &Chain, publish: &Publisher) -> bool {
     let known = *publish.looks.borrow();

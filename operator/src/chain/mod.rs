@@ -3,7 +3,7 @@
 //! Reading is at least once and remembered; sending is by one task that owns the key. The stock producer and consumer of
 //! the Blueprint SDK lose calls over an outage and end the process on a refused transaction; [`source`] and [`outbox`]
 //! stand in their places. A chain takes blocks back: what was read of them and sent in them is held against what it says next,
-and nothing is undone because it said nothing.
+//! and nothing is undone because it said nothing.
 
 pub(crate) mod approvals;
 pub(crate) mod blocks;

@@ -242,9 +242,9 @@ impl OutboxTask {
         let invocation = calls::submit_receipts(self.chain.deployment(), service, &receipts);
         match self.sender.send(invocation).await {
             Ok(Ok(mined)) => Sent::Mined(mined),
-            Ok(Err(
-                error @ (SendError::Refused(_) | SendError::Reverted { .. } | SendError::TooMuchGas { .. }),
-            )) => Sent::Split(error),
+            Ok(Err(error @ (SendError::Refused(_) | SendError::Reverted { .. } | SendError::TooMuchGas { .. }))) => {
+                Sent::Split(error)
+            }
             // It may be on its way all the same; what is sent next takes its nonce.
             Ok(Err(error)) => {
                 tracing::warn!(size = batch.len(), error = %crate::error_chain(&error), "receipts not sent; trying again");
@@ -271,9 +271,10 @@ impl OutboxTask {
             }
             Err(stopped) => return tracing::debug!(call = %key, %stopped, "receipt waits for the next start"),
         };
+        let height = *self.height.borrow();
         match fate {
             // When it came there is not known; where that block is taken back, it is sent again.
-            Fate::Settled => self.settle(key, None, *self.height.borrow()).await,
+            Fate::Settled => self.settle(key, None, height).await,
             Fate::Refused(reason) => self.refuse(key, reason).await,
             Fate::Later => self.work.trouble(key, Instant::now()),
         }

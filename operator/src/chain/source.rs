@@ -144,12 +144,7 @@ impl Source {
     }
 
     /// What is in `from..=to`, and its last block; `None` where it does not follow on the block `before`.
-    async fn look(
-        &self,
-        from: u64,
-        to: u64,
-        before: Option<B256>,
-    ) -> Result<Option<(Found, Block)>, LookupError> {
+    async fn look(&self, from: u64, to: u64, before: Option<B256>) -> Result<Option<(Found, Block)>, LookupError> {
         let tip = self.block(to).await?;
         let parent = if from == to {
             Some(tip.parent)

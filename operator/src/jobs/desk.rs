@@ -117,7 +117,10 @@ impl Desk {
         let work = self.work.clone();
         let answered = work.spawn(async move {
             let Some(hold) = self.parts.queue.hold(key) else { return Ok(None) };
-            self.clone().answer_held(hold, handler).await
+            self.parts.metrics.queue(self.parts.queue.depth());
+            let answered = self.clone().answer_held(hold, handler).await;
+            self.parts.metrics.queue(self.parts.queue.depth());
+            answered
         });
         let answered = answered.await;
         match answered {
@@ -301,7 +304,9 @@ mod tests {
 
     const KEY: CallKey = CallKey { service: 1, call: 2 };
 
-    async fn failure(handling: impl Future<Output = Result<Work, Unfinished>> + Send + 'static) -> (FailureCode, String) {
+    async fn failure(
+        handling: impl Future<Output = Result<Work, Unfinished>> + Send + 'static,
+    ) -> (FailureCode, String) {
         match contained(KEY, Duration::from_secs(585), handling).await {
             Err(Unfinished::Failed(failure)) => (failure.code, failure.message),
             Ok(_) | Err(Unfinished::Stopping) => panic!("no failure"),

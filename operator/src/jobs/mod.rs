@@ -2,7 +2,7 @@
 //!
 //! Handlers translate and never decide. Whatever they return, a panic included, becomes an answer; nothing here ends the
 //! process, and nothing is answered twice. Calls come out of a queue by turns and are worked on so many at a time; an effect
-begins only on a fresh sight of the chain and ends, one way or the other, within the time that the contract gives.
+//! begins only on a fresh sight of the chain and ends, one way or the other, within the time that the contract gives.
 
 mod desk;
 mod exec;

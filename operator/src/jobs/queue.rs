@@ -48,8 +48,7 @@ impl JobQueue {
     /// An empty queue for so many jobs at a time.
     pub(crate) fn new(jobs: usize) -> Self {
         let bounds = Bounds::of_jobs(jobs, JOBS_PER_SANDBOX_MAX, CALLS_WAITING_MAX, CALLS_WAITING_EACH_MAX);
-        let state =
-            State { fair: Fair::new(bounds), out: HashMap::new(), left: HashMap::new(), is_spilled: false };
+        let state = State { fair: Fair::new(bounds), out: HashMap::new(), left: HashMap::new(), is_spilled: false };
         Self(Arc::new(Shared { state: Mutex::new(state), ready: Notify::new(), ended: watch::Sender::new(0) }))
     }
 

@@ -56,7 +56,8 @@ mod tests {
         let default = body.lines().filter_map(|line| line.trim().strip_prefix("return ")).next_back().unwrap();
         let of = |job: Job| {
             let name = format!("JOB_{}", job.name().to_uppercase());
-            let is_named = |line: &&str| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name);
+            let is_named =
+                |line: &&str| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name);
             let line = body.lines().find(is_named).map_or(default, |line| line.split("return ").nth(1).unwrap());
             line.trim_end_matches(';').replace('_', "").parse::<u64>().unwrap()
         };

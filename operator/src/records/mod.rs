@@ -9,6 +9,8 @@ mod changes;
 mod disk;
 mod error;
 mod forks;
+#[cfg(test)]
+mod forks_tests;
 mod sweeps;
 #[cfg(test)]
 mod tests;
@@ -34,7 +36,6 @@ use changes::Changes;
 use disk::Disk;
 pub(crate) use error::RecordsError;
 use forks::GivenUp;
-pub(crate) use forks::Rewound;
 use writer::{Write, Writer, WriterThread};
 
 use crate::limits::{FINAL_CALLS_MAX, PRUNE_STEP_MAX};
@@ -92,7 +93,16 @@ impl Records {
         let thread = WriterThread::start(disk.clone(), changes.clone(), failed.clone())?;
         let writer = thread.writer();
         let finals = count(&tree, FINAL)?;
-        let records = Self { tree, disk, writer, changes, failed, finals: Arc::new(finals.into()), finals_max, given_up: GivenUp::default() };
+        let records = Self {
+            tree,
+            disk,
+            writer,
+            changes,
+            failed,
+            finals: Arc::new(finals.into()),
+            finals_max,
+            given_up: GivenUp::default(),
+        };
         records.check_version()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }

@@ -56,10 +56,7 @@ fn one_more_than_there_is_room_for_is_told_so_and_a_repeat_is_known() {
     let mut fair = Fair::new(Bounds { waiting: 3, waiting_each: 2, ..BOUNDS });
     let offers = [beside(1, 1), beside(1, 1), beside(1, 2), beside(1, 3), beside(2, 1), beside(3, 1)];
     let said = offers.map(|ticket| fair.offer(ticket));
-    assert_eq!(
-        said,
-        [Offered::Taken, Offered::Known, Offered::Taken, Offered::Full, Offered::Taken, Offered::Full]
-    );
+    assert_eq!(said, [Offered::Taken, Offered::Known, Offered::Taken, Offered::Full, Offered::Taken, Offered::Full]);
     fair.next();
     assert_eq!(fair.offer(beside(1, 1)), Offered::Known, "it is worked on");
     assert_eq!(fair.offer(beside(1, 3)), Offered::Taken);

@@ -196,10 +196,8 @@ fn dearer(
         max_priority_fee_per_gas: raised(fees.max_priority_fee_per_gas).max(market.max_priority_fee_per_gas),
     };
     // A tip beyond the whole fee is no transaction.
-    let dearer = Eip1559Estimation {
-        max_fee_per_gas: dearer.max_fee_per_gas.max(dearer.max_priority_fee_per_gas),
-        ..dearer
-    };
+    let dearer =
+        Eip1559Estimation { max_fee_per_gas: dearer.max_fee_per_gas.max(dearer.max_priority_fee_per_gas), ..dearer };
     (dearer.max_fee_per_gas <= fee_max.unwrap_or(u128::MAX)).then_some(dearer)
 }
 
@@ -212,7 +210,13 @@ fn said(error: &TransportError) -> Said {
         Said::Taken
     } else if says(&["nonce too low", "nonce is too low", "old nonce", "oldnonce", "nonce has already been used"]) {
         Said::NonceUsed
-    } else if says(&["underpriced", "too low to replace", "fee too low", "less than block base fee", "below the minimum"]) {
+    } else if says(&[
+        "underpriced",
+        "too low to replace",
+        "fee too low",
+        "less than block base fee",
+        "below the minimum",
+    ]) {
         Said::TooCheap
     } else if says(&["rate limit", "too many requests", "timeout", "timed out", "busy", "unavailable"]) {
         Said::Nothing
