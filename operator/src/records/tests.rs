@@ -203,7 +203,7 @@ async fn fill_a_disk(response_bytes: usize) {
         let progress = Progress::Answered(answer(vec![7; response_bytes]));
         let call = CallRecord { progress, ..call(number) };
         match timeout(PATIENCE, records.put_call(&call)).await.expect("the store hangs") {
-            Ok(()) => confirmed.push(call),
+            Ok(_) => confirmed.push(call),
             Err(error) => assert!(matches!(error, RecordsError::Commit(_)), "{error:?}"),
         }
     }
