@@ -75,7 +75,7 @@ impl Shaky {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_flaps_all_the_while_costs_no_job_and_doubles_none() -> Result<()> {
     let shaky = Shaky::new().await?;
-    shaky.node.play(Script::Flapping { seed: 4, one_in: 3 });
+    shaky.node.play(Script::Flapping { seed: 4, one_in: 2 });
     let created = shaky.account.submit_job(shaky.world.service, CreateBuilder::new().build()?).await?;
     shaky.answered_once(&[created.key]).await?;
     let sandbox = SandboxId { origin: created.key, slot: 0 };

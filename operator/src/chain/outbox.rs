@@ -349,7 +349,12 @@ impl OutboxTask {
         Ok(self.chain.job_call(key).await?.is_some_and(|call| call.completed))
     }
 
+    /// The receipt that is to be sent. While it is not known whether the call is still on the chain there is none: its id may
+    /// stand for another, which would take this answer for its own. It is noted again once that is known.
     fn receipt(&self, key: CallKey) -> Result<Option<JobReceipt>, RecordsError> {
+        if self.records.is_suspect(key)? {
+            return Ok(None);
+        }
         let Some(call) = self.records.call(key)? else { return Ok(None) };
         Ok(match call.progress {
             Progress::Answered(Answer { receipt, .. }) => Some(receipt.receipt.on_chain()),

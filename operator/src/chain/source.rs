@@ -236,7 +236,9 @@ impl Source {
         let Ok(Some(found)) = self.chain.submission(call.key).await else { return Ok(()) };
         let found_call = CallRecord::seen(call.key, found.job, found.caller, found.inputs.clone(), found.block);
         if found_call.is_same(call) {
-            return self.records.absolve(call.key).await;
+            self.records.absolve(call.key).await?;
+            self.outbox.notify(call.key);
+            return Ok(());
         }
         match self.intake.take_in_missed(found).await {
             Ok(()) => Ok(()),

@@ -150,6 +150,11 @@ impl Records {
         self.named_by(SUSPECTS)
     }
 
+    /// Whether this call stood in a block that the chain took back, and may not be on it any more.
+    pub(crate) fn is_suspect(&self, key: CallKey) -> Result<bool, RecordsError> {
+        self.tree.contains_key(indexed(SUSPECTS, key)).map_err(RecordsError::Read)
+    }
+
     /// A suspect was found to be on the chain after all.
     pub(crate) async fn absolve(&self, key: CallKey) -> Result<(), RecordsError> {
         let mut write = Write::default();
