@@ -72,6 +72,8 @@ struct Shallow {
     transaction: B256,
     block: u64,
     calls: Vec<CallKey>,
+    /// They are settled already, since no depth is asked for; the next block still says whether they stay.
+    is_settled: bool,
 }
 
 type Batch = Vec<(CallKey, JobReceipt)>;
@@ -302,40 +304,55 @@ impl OutboxTask {
         for key in &calls {
             self.work.forget(*key);
         }
-        self.work.shallow.push(Shallow { transaction: mined.transaction, block: mined.block, calls });
+        let (transaction, block) = (mined.transaction, mined.block);
+        self.work.shallow.push(Shallow { transaction, block, calls, is_settled: false });
         self.settle_deep().await;
     }
 
     /// Settles what lies deep enough, and opens again what its block was taken back with.
     async fn settle_deep(&mut self) {
         let height = *self.height.borrow();
-        let is_deep = |sent: &Shallow| self.confirmations == 0 || sent.block + self.confirmations <= height;
+        let confirmations = self.confirmations;
+        let is_deep = |sent: &Shallow| match (confirmations, sent.is_settled) {
+            (0, false) => true,
+            (0, true) => sent.block < height,
+            (_, _) => sent.block + confirmations <= height,
+        };
         let (deep, shallow) = std::mem::take(&mut self.work.shallow).into_iter().partition(is_deep);
         self.work.shallow = shallow;
         for mut sent in deep {
-            let found = match self.confirmations {
-                0 => Ok(Some(sent.block)),
-                _ => self.block_of(sent.transaction).await,
-            };
+            let is_new = confirmations == 0 && !sent.is_settled;
+            let found = if is_new { Ok(Some(sent.block)) } else { self.block_of(sent.transaction).await };
             match found {
-                Ok(Some(block)) if block <= sent.block => {
-                    let settling = sent.calls.iter().map(|key| self.settle_one(*key, Some(sent.transaction), block));
-                    futures::future::join_all(settling).await;
-                }
-                Ok(Some(block)) => {
+                Ok(Some(block)) if block > sent.block => {
                     sent.block = block;
                     self.work.shallow.push(sent);
                 }
-                Ok(None) => {
-                    tracing::warn!(transaction = %sent.transaction, "the chain took receipts back; sending them again");
-                    self.work.open.extend(sent.calls);
+                Ok(Some(_)) if sent.is_settled => {}
+                Ok(Some(block)) => {
+                    let settling = sent.calls.iter().map(|key| self.settle_one(*key, Some(sent.transaction), block));
+                    futures::future::join_all(settling).await;
+                    if is_new {
+                        self.work.shallow.push(Shallow { is_settled: true, ..sent });
+                    }
                 }
+                Ok(None) => self.reopen(sent).await,
                 Err(error) => {
                     tracing::debug!(error = %crate::error_chain(&error), "receipts wait for the chain");
                     self.work.shallow.push(sent);
                 }
             }
         }
+    }
+
+    async fn reopen(&mut self, sent: Shallow) {
+        tracing::warn!(transaction = %sent.transaction, "the chain took receipts back; sending them again");
+        if sent.is_settled {
+            for key in &sent.calls {
+                written(*key, self.records.unsettle(*key).await);
+            }
+        }
+        self.work.open.extend(sent.calls);
     }
 
     async fn block_of(&self, transaction: B256) -> Result<Option<u64>, ReadError> {

@@ -196,6 +196,16 @@ impl Records {
         written.on_disk().await.map(|()| true)
     }
 
+    /// The receipt of a call is not on chain any more.
+    pub(crate) async fn unsettle(&self, key: CallKey) -> Result<bool, RecordsError> {
+        let Some(call) = self.call(key)? else { return Ok(false) };
+        let Progress::Settled { answer, .. } = &call.progress else { return Ok(false) };
+        let answered = CallRecord { progress: Progress::Answered(answer.clone()), ..call.clone() };
+        let mut write = Write::default();
+        self.put_instead(&mut write, &call, &answered)?;
+        self.writer.write(write).await.map(|()| true)
+    }
+
     /// Ids under which something is to be undone.
     pub(crate) fn to_undo(&self) -> Result<Vec<CallKey>, RecordsError> {
         let keys = self.tree.scan_prefix(UNDO).keys();
