@@ -2,15 +2,19 @@
 
 use std::collections::HashMap;
 
+use alloy_primitives::Address;
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
 use crate::request::Resources;
+use crate::sandbox::{Phase, Sandbox};
 
 /// What an operator gives to sandboxes, all together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// Sandboxes at once.
     pub sandboxes: u32,
+    /// Of those, sandboxes of one customer.
+    pub sandboxes_each_max: u32,
     /// Cores, memory and disk that they share. Cores may be promised more than once.
     pub resources: Resources,
     /// Cores that one sandbox can use: the host's.
@@ -21,7 +25,26 @@ pub struct Capacity {
 #[derive(Debug)]
 pub struct Admission {
     capacity: Capacity,
-    held: HashMap<SandboxId, Resources>,
+    held: HashMap<SandboxId, Held>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    owner: Address,
+    resources: Resources,
+    rests: bool,
+}
+
+impl Held {
+    /// A resting sandbox takes disk and nothing else.
+    const fn counts(&self) -> Resources {
+        let Resources { cpu_cores, memory_mb, disk_gb } = self.resources;
+        if self.rests {
+            Resources { cpu_cores: 0, memory_mb: 0, disk_gb }
+        } else {
+            Resources { cpu_cores, memory_mb, disk_gb }
+        }
+    }
 }
 
 impl Admission {
@@ -30,24 +53,50 @@ impl Admission {
         Self { capacity, held: HashMap::new() }
     }
 
-    /// Takes `wanted` for `id`; a repeat changes nothing.
+    /// Takes what a sandbox asks for; a repeat changes nothing.
     ///
     /// # Errors
     /// `NoCapacity`, naming what is short.
-    pub fn admit(&mut self, id: SandboxId, wanted: Resources) -> Result<(), Failure> {
-        if self.held.contains_key(&id) {
+    pub fn admit(&mut self, sandbox: &Sandbox) -> Result<(), Failure> {
+        if self.held.contains_key(&sandbox.id) {
             return Ok(());
         }
-        if let Some(short) = self.short_of(wanted) {
-            return Err(Failure::new(FailureCode::NoCapacity, format!("no {short} left for another sandbox")));
+        if self.held.len() >= self.capacity.sandboxes as usize {
+            return Err(short_of("slot"));
         }
-        self.held.insert(id, wanted);
+        let own = self.held.values().filter(|held| held.owner == sandbox.owner).count();
+        if own >= self.capacity.sandboxes_each_max as usize {
+            let message = format!("this operator gives a customer {own} sandboxes at most");
+            return Err(Failure::new(FailureCode::NoCapacity, message));
+        }
+        let wanted = sandbox.spec.resources;
+        self.check(wanted, wanted)?;
+        self.held.insert(sandbox.id, Held { owner: sandbox.owner, resources: wanted, rests: false });
         Ok(())
     }
 
-    /// Takes `wanted` for a sandbox that exists already, also beyond the capacity: it is there, whatever was set since.
-    pub fn readmit(&mut self, id: SandboxId, wanted: Resources) {
-        self.held.insert(id, wanted);
+    /// Takes it for a sandbox that exists already, also beyond the capacity: it is there, whatever was set since.
+    pub fn readmit(&mut self, sandbox: &Sandbox) {
+        let rests = matches!(sandbox.phase, Phase::Stopped(_));
+        self.held.insert(sandbox.id, Held { owner: sandbox.owner, resources: sandbox.spec.resources, rests });
+    }
+
+    /// Gives back the cores and the memory of a sandbox that has come to rest.
+    pub fn rest(&mut self, id: SandboxId) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.rests = true;
+        }
+    }
+
+    /// Takes them again; a repeat changes nothing.
+    ///
+    /// # Errors
+    /// `NoCapacity`, naming what is short.
+    pub fn wake(&mut self, id: SandboxId) -> Result<(), Failure> {
+        let Some(held) = self.held.get(&id).copied().filter(|held| held.rests) else { return Ok(()) };
+        self.check(Resources { disk_gb: 0, ..held.resources }, held.resources)?;
+        self.held.insert(id, Held { rests: false, ..held });
+        Ok(())
     }
 
     /// Gives back what `id` holds.
@@ -60,70 +109,105 @@ impl Admission {
         self.held.len()
     }
 
-    fn short_of(&self, wanted: Resources) -> Option<&'static str> {
-        let taken = self.held.values().fold(wanted, |sum, held| sum.plus(*held));
+    /// Whether there is room for `more` on top of what is held, for a sandbox of `all` in the end.
+    fn check(&self, more: Resources, all: Resources) -> Result<(), Failure> {
+        let taken = self.held.values().fold(more, |sum, held| sum.plus(held.counts()));
         let most = self.capacity.resources;
-        if self.held.len() >= self.capacity.sandboxes as usize {
-            Some("slot")
-        } else if taken.cpu_cores > most.cpu_cores || wanted.cpu_cores > self.capacity.cpu_cores_each_max {
-            Some("core")
+        if taken.cpu_cores > most.cpu_cores || all.cpu_cores > self.capacity.cpu_cores_each_max {
+            Err(short_of("core"))
         } else if taken.memory_mb > most.memory_mb {
-            Some("memory")
+            Err(short_of("memory"))
         } else if taken.disk_gb > most.disk_gb {
-            Some("disk")
+            Err(short_of("disk"))
         } else {
-            None
+            Ok(())
         }
     }
+}
+
+fn short_of(what: &str) -> Failure {
+    Failure::new(FailureCode::NoCapacity, format!("no {what} left for another sandbox"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sandbox_protocol::CallKey;
+    use crate::fakes;
+
+    fn of(call: u64, resources: Resources) -> Sandbox {
+        let mut sandbox = fakes::sandbox(call);
+        sandbox.spec.resources = resources;
+        sandbox
+    }
 
     fn id(call: u64) -> SandboxId {
-        SandboxId { origin: CallKey { service: 1, call }, slot: 0 }
+        fakes::sandbox(call).id
     }
 
     const SMALL: Resources = Resources { cpu_cores: 1, memory_mb: 512, disk_gb: 5 };
 
     fn admission(sandboxes: u32) -> Admission {
         let resources = Resources { cpu_cores: 4, memory_mb: 1_024, disk_gb: 100 };
-        Admission::new(Capacity { sandboxes, resources, cpu_cores_each_max: 2 })
+        Admission::new(Capacity { sandboxes, sandboxes_each_max: 4, resources, cpu_cores_each_max: 2 })
     }
 
     #[test]
     fn the_last_byte_fits_and_the_next_does_not() {
         let mut admission = admission(10);
-        assert_eq!(admission.admit(id(0), SMALL), Ok(()));
-        assert_eq!(admission.admit(id(1), SMALL), Ok(()));
-        let refused = admission.admit(id(2), SMALL).unwrap_err();
+        assert_eq!(admission.admit(&of(0, SMALL)), Ok(()));
+        assert_eq!(admission.admit(&of(1, SMALL)), Ok(()));
+        let refused = admission.admit(&of(2, SMALL)).unwrap_err();
         assert_eq!(refused.to_string(), "no_capacity: no memory left for another sandbox");
     }
 
     #[test]
     fn a_repeat_takes_nothing_and_a_release_gives_all_back() {
         let mut admission = admission(1);
-        assert_eq!(admission.admit(id(0), SMALL), Ok(()));
-        assert_eq!(admission.admit(id(0), SMALL), Ok(()));
-        assert_eq!(admission.admit(id(1), SMALL).unwrap_err().message, "no slot left for another sandbox");
+        assert_eq!(admission.admit(&of(0, SMALL)), Ok(()));
+        assert_eq!(admission.admit(&of(0, SMALL)), Ok(()));
+        assert_eq!(admission.admit(&of(1, SMALL)).unwrap_err().message, "no slot left for another sandbox");
         admission.release(id(0));
-        assert_eq!(admission.admit(id(1), SMALL), Ok(()));
+        assert_eq!(admission.admit(&of(1, SMALL)), Ok(()));
     }
 
     #[test]
     fn no_sandbox_gets_more_cores_than_the_host_has() {
         let cores = |cpu_cores| Resources { cpu_cores, ..SMALL };
-        assert_eq!(admission(10).admit(id(0), cores(2)), Ok(()));
-        assert_eq!(admission(10).admit(id(0), cores(3)).unwrap_err().message, "no core left for another sandbox");
+        assert_eq!(admission(10).admit(&of(0, cores(2))), Ok(()));
+        assert_eq!(admission(10).admit(&of(0, cores(3))).unwrap_err().message, "no core left for another sandbox");
+    }
+
+    #[test]
+    fn a_customer_has_its_own_most() {
+        let tiny = Resources { cpu_cores: 0, memory_mb: 1, disk_gb: 1 };
+        let mut admission = admission(10);
+        for call in 0..4 {
+            assert_eq!(admission.admit(&of(call, tiny)), Ok(()));
+        }
+        let refused = admission.admit(&of(4, tiny)).unwrap_err();
+        assert_eq!(refused.to_string(), "no_capacity: this operator gives a customer 4 sandboxes at most");
+        let other = Sandbox { owner: Address::repeat_byte(9), ..of(4, tiny) };
+        assert_eq!(admission.admit(&other), Ok(()));
+    }
+
+    #[test]
+    fn a_resting_sandbox_keeps_its_disk_and_slot_and_gives_its_memory_to_others() {
+        let mut admission = admission(3);
+        assert_eq!(admission.admit(&of(0, SMALL)), Ok(()));
+        assert_eq!(admission.admit(&of(1, SMALL)), Ok(()));
+        admission.rest(id(0));
+        assert_eq!(admission.admit(&of(2, SMALL)), Ok(()));
+        assert_eq!(admission.admit(&of(3, SMALL)).unwrap_err().message, "no slot left for another sandbox");
+        assert_eq!(admission.wake(id(0)).unwrap_err().message, "no memory left for another sandbox");
+        admission.release(id(1));
+        assert_eq!(admission.wake(id(0)), Ok(()));
     }
 
     #[test]
     fn sums_do_not_overflow() {
         let mut admission = admission(10);
         let huge = Resources { cpu_cores: u64::MAX, memory_mb: u64::MAX, disk_gb: u64::MAX };
-        admission.readmit(id(0), huge);
-        assert!(admission.admit(id(1), huge).is_err());
+        admission.readmit(&of(0, huge));
+        assert!(admission.admit(&of(1, huge)).is_err());
     }
 }

@@ -1,14 +1,22 @@
 //! Ports without a world behind them, for tests: what exists is a set in memory, and each may be told to fail.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use alloy_primitives::Address;
 use async_trait::async_trait;
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
-use sandbox_protocol::{FailureCode, SandboxId};
+use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 
-use crate::ports::{Containers, PortError, Sandboxes, SidecarError, Sidecars};
-use crate::sandbox::{Instance, Sandbox};
+use crate::Ports;
+use crate::ports::{
+    Containers, Egress, PortError, Sandboxes, SidecarError, Sidecars, Snapshot, SnapshotOrder, Snapshots,
+};
+use crate::request::{Env, Resources, SandboxSpec, SnapshotUri};
+use crate::sandbox::{Instance, Phase, Sandbox, SidecarToken};
+
+/// Who the sandboxes of this world are of.
+pub const OWNER: Address = Address::repeat_byte(1);
 
 /// An engine, its sidecars and a record store in memory.
 #[derive(Debug, Default)]
@@ -19,6 +27,12 @@ pub struct FakeWorld {
 #[derive(Debug, Default)]
 struct State {
     containers: BTreeSet<SandboxId>,
+    /// Of those, the ones that run.
+    running: BTreeSet<SandboxId>,
+    /// Of those, the ones that something may leave.
+    open: BTreeSet<SandboxId>,
+    restored: Vec<SnapshotUri>,
+    unreadable: bool,
     saved: BTreeMap<SandboxId, Vec<String>>,
     failing: VecDeque<FailureCode>,
     adoptions_fail: bool,
@@ -26,6 +40,17 @@ struct State {
 }
 
 impl FakeWorld {
+    /// The world as ports.
+    pub fn ports(self: &Arc<Self>) -> Ports {
+        Ports {
+            containers: self.clone(),
+            sidecars: self.clone(),
+            egress: self.clone(),
+            snapshots: self.clone(),
+            sandboxes: self.clone(),
+        }
+    }
+
     /// The next engine calls fail, each with one of these.
     pub fn fail_next(&self, codes: impl IntoIterator<Item = FailureCode>) {
         self.state().failing.extend(codes);
@@ -41,9 +66,31 @@ impl FakeWorld {
         self.state().containers.iter().copied().collect()
     }
 
+    /// Containers that run now.
+    pub fn running(&self) -> Vec<SandboxId> {
+        self.state().running.iter().copied().collect()
+    }
+
+    /// Sandboxes that something may leave now.
+    pub fn open(&self) -> Vec<SandboxId> {
+        self.state().open.iter().copied().collect()
+    }
+
+    /// Snapshots that were restored, in order.
+    pub fn restored(&self) -> Vec<SnapshotUri> {
+        self.state().restored.clone()
+    }
+
+    /// Whether snapshots cannot be read from now on.
+    pub fn lose_snapshots(&self, lost: bool) {
+        self.state().unreadable = lost;
+    }
+
     /// Removes a container behind the fleet's back.
     pub fn lose(&self, id: SandboxId) {
-        self.state().containers.remove(&id);
+        let mut state = self.state();
+        state.containers.remove(&id);
+        state.running.remove(&id);
     }
 
     /// Every phase that was saved of a sandbox, in order.
@@ -70,8 +117,43 @@ impl State {
     }
 }
 
-fn instance() -> Instance {
-    Instance { runtime: "fake".into(), image_digest: "sha256:fake".into() }
+/// A small sandbox of [`OWNER`], asked for in a call of service 7.
+pub fn sandbox(call: u64) -> Sandbox {
+    Sandbox {
+        id: SandboxId { origin: CallKey { service: 7, call }, slot: 0 },
+        owner: OWNER,
+        spec: SandboxSpec {
+            resources: Resources { cpu_cores: 1, memory_mb: 64, disk_gb: 1 },
+            image: "sidecar".into(),
+            env: Env::new(),
+            runtime: None,
+            idle_timeout_s: None,
+            snapshot: None,
+            snapshot_destination: None,
+            egress: String::new(),
+            name: String::new(),
+            labels: BTreeMap::new(),
+        },
+        expires_at_block: None,
+        warned: false,
+        phase: Phase::Requested,
+    }
+}
+
+/// A place for snapshots.
+#[allow(clippy::expect_used)] // for texts that tests write themselves
+pub fn snapshot(text: &str) -> SnapshotUri {
+    SnapshotUri::parse("uri", text).expect("a place").expect("not empty")
+}
+
+/// The container that the fake engine makes of it.
+pub fn instance(id: SandboxId) -> Instance {
+    Instance {
+        runtime: "fake".into(),
+        image_digest: "sha256:fake".into(),
+        vessel: id.to_string(),
+        token: SidecarToken::default(),
+    }
 }
 
 #[async_trait]
@@ -81,8 +163,9 @@ impl Containers for FakeWorld {
         state.provisions += 1;
         // As with a real engine, a failure may strike after something was made.
         state.containers.insert(sandbox.id);
+        state.running.insert(sandbox.id);
         state.fail()?;
-        Ok(instance())
+        Ok(instance(sandbox.id))
     }
 
     async fn adopt(&self, sandbox: &Sandbox) -> Result<Option<Instance>, PortError> {
@@ -91,25 +174,37 @@ impl Containers for FakeWorld {
         if state.adoptions_fail {
             return Err(PortError::new(FailureCode::Engine, "told to fail", "told to fail"));
         }
-        Ok(state.containers.contains(&sandbox.id).then(instance))
+        if !state.containers.contains(&sandbox.id) {
+            return Ok(None);
+        }
+        state.running.insert(sandbox.id);
+        Ok(Some(instance(sandbox.id)))
     }
 
-    async fn remove(&self, id: SandboxId) -> Result<(), PortError> {
+    async fn halt(&self, sandbox: &Sandbox) -> Result<bool, PortError> {
         let mut state = self.state();
         state.fail()?;
-        state.containers.remove(&id);
+        state.running.remove(&sandbox.id);
+        Ok(state.containers.contains(&sandbox.id))
+    }
+
+    async fn remove(&self, sandbox: &Sandbox) -> Result<(), PortError> {
+        let mut state = self.state();
+        state.fail()?;
+        state.containers.remove(&sandbox.id);
+        state.running.remove(&sandbox.id);
         Ok(())
     }
 }
 
 #[async_trait]
 impl Sidecars for FakeWorld {
-    async fn ready(&self, _sandbox: &Sandbox) -> Result<(), PortError> {
+    async fn ready(&self, _instance: &Instance) -> Result<(), PortError> {
         Ok(())
     }
 
-    async fn exec(&self, sandbox: &Sandbox, body: ExecBody) -> Result<ExecReply, SidecarError> {
-        if !self.state().containers.contains(&sandbox.id) {
+    async fn exec(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError> {
+        if !self.state().running.iter().any(|id| id.to_string() == instance.vessel) {
             return Err(SidecarError::Unreachable("no such container".into()));
         }
         Ok(ExecReply {
@@ -121,6 +216,40 @@ impl Sidecars for FakeWorld {
             truncated: false,
             duration_ms: 0,
         })
+    }
+}
+
+#[async_trait]
+impl Egress for FakeWorld {
+    async fn open(&self, sandbox: &Sandbox, _instance: &Instance) -> Result<(), PortError> {
+        self.state().open.insert(sandbox.id);
+        Ok(())
+    }
+
+    async fn close(&self, sandbox: &Sandbox) {
+        self.state().open.remove(&sandbox.id);
+    }
+}
+
+#[async_trait]
+impl Snapshots for FakeWorld {
+    async fn take(
+        &self,
+        _sandbox: &Sandbox,
+        _instance: &Instance,
+        wanted: &SnapshotOrder,
+    ) -> Result<Snapshot, PortError> {
+        self.state().fail()?;
+        Ok(Snapshot { uri: wanted.destination.clone(), size_bytes: 1 })
+    }
+
+    async fn restore(&self, _sandbox: &Sandbox, _instance: &Instance, from: &SnapshotUri) -> Result<(), PortError> {
+        let mut state = self.state();
+        if state.unreadable {
+            return Err(PortError::new(FailureCode::SnapshotUnreadable, "told to fail", "told to fail"));
+        }
+        state.restored.push(from.clone());
+        Ok(())
     }
 }
 

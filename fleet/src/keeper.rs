@@ -1,51 +1,37 @@
 //! The owner of the operator's sandboxes: who exists, what is taken, which driver serves whom.
 //!
-//! One task behind a bounded queue. Jobs, expiry and start-up all enter by the same commands; a command that names a
-//! customer is refused unless the sandbox is that customer's.
+//! One task behind a bounded queue. Jobs, the API, expiry and start-up all enter by the same commands.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use alloy_primitives::Address;
-use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use sandbox_protocol::{Failure, SandboxId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::activity::Activity;
 use crate::admission::{Admission, Capacity};
-use crate::driver::{Driver, Ports};
-use crate::limits::{DRIVER_QUEUE_MAX, ENDED_SANDBOXES_MAX, KEEPER_QUEUE_MAX};
-use crate::ports::{Containers, Sandboxes, Sidecars};
-use crate::sandbox::{EndReason, Event, Phase, Sandbox};
+pub use crate::driver::Ports;
+use crate::driver::{Driver, Told};
+use crate::handle::{Fleet, View};
+use crate::limits::{DRIVER_QUEUE_MAX, ENDED_SANDBOXES_MAX, EXPIRY_WARNING_BLOCKS, KEEPER_QUEUE_MAX, RESTED_QUEUE_MAX};
+use crate::request::SnapshotUri;
+use crate::sandbox::{EndReason, Event, Phase, Sandbox, StopReason};
 
-type View = watch::Receiver<Sandbox>;
-
-/// Why something was not done.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfinished {
-    /// It failed, for good.
-    #[error(transparent)]
-    Failed(#[from] Failure),
-    /// The process is stopping; the next life will go on with it.
-    #[error("the operator is stopping")]
-    Stopping,
-}
-
-enum Command {
+/// What the keeper is asked.
+pub(crate) enum Command {
     Create(Box<Sandbox>, oneshot::Sender<Result<View, Failure>>),
     Delete(SandboxId, oneshot::Sender<Option<View>>),
-    Find(SandboxId, oneshot::Sender<Option<View>>),
+    Stop(SandboxId, oneshot::Sender<Option<View>>),
+    Resume(SandboxId, Option<SnapshotUri>, oneshot::Sender<Result<Option<View>, Failure>>),
+    Find(SandboxId, oneshot::Sender<Option<(View, Activity)>>),
     Forget(SandboxId, oneshot::Sender<()>),
+    List(Address, oneshot::Sender<Vec<Sandbox>>),
     Tell(SandboxId, Event),
     Head(u64),
     ServiceEnded(u64),
     Count(oneshot::Sender<usize>),
-}
-
-/// The way to the keeper, for everybody. Clones share it.
-#[derive(Clone)]
-pub struct Fleet {
-    commands: mpsc::Sender<Command>,
 }
 
 /// The task that owns the sandboxes; [`Keeper::run`] is its life.
@@ -57,33 +43,34 @@ pub struct Keeper {
     /// Those that ended, oldest first: kept for repeats of old calls, and not for ever.
     ended: VecDeque<SandboxId>,
     tasks: JoinSet<SandboxId>,
+    rested: mpsc::Receiver<SandboxId>,
+    rest: mpsc::Sender<SandboxId>,
     stop: CancellationToken,
 }
 
 struct Handle {
-    events: mpsc::Sender<Event>,
+    told: mpsc::Sender<Told>,
     view: View,
+    activity: Activity,
 }
 
 impl Keeper {
     /// A keeper with `capacity`, and the way to it.
-    pub fn new(
-        capacity: Capacity,
-        containers: Arc<dyn Containers>,
-        sidecars: Arc<dyn Sidecars>,
-        sandboxes: Arc<dyn Sandboxes>,
-    ) -> (Self, Fleet) {
+    pub fn new(capacity: Capacity, ports: Ports) -> (Self, Fleet) {
         let (sender, commands) = mpsc::channel(KEEPER_QUEUE_MAX);
+        let (rest, rested) = mpsc::channel(RESTED_QUEUE_MAX);
         let keeper = Self {
             commands,
-            ports: Ports { containers, sidecars, sandboxes },
+            ports,
             admission: Admission::new(capacity),
             drivers: HashMap::new(),
             ended: VecDeque::new(),
             tasks: JoinSet::new(),
+            rested,
+            rest,
             stop: CancellationToken::new(),
         };
-        (keeper, Fleet { commands: sender })
+        (keeper, Fleet::new(sender))
     }
 
     /// Takes up `known` sandboxes where a former life left them, then serves commands until `stop`.
@@ -91,7 +78,7 @@ impl Keeper {
         self.stop = stop.clone();
         for sandbox in known {
             if !sandbox.phase.is_final() {
-                self.admission.readmit(sandbox.id, sandbox.spec.resources);
+                self.admission.readmit(&sandbox);
             }
             self.drive(sandbox);
         }
@@ -99,31 +86,39 @@ impl Keeper {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = self.tasks.join_next() => self.settle(ended),
+                Some(id) = self.rested.recv() => self.came_to_rest(id),
                 command = self.commands.recv() => match command {
                     Some(command) => self.serve(command),
                     None => break,
                 },
             }
         }
+        self.rested.close();
         while self.tasks.join_next().await.is_some() {}
     }
 
     fn serve(&mut self, command: Command) {
+        // What has ended or rests by now counts for what is asked now.
         while let Some(ended) = self.tasks.try_join_next() {
             self.settle(ended);
         }
+        while let Ok(id) = self.rested.try_recv() {
+            self.came_to_rest(id);
+        }
         match command {
             Command::Create(sandbox, reply) => answer(reply, self.create(*sandbox)),
-            Command::Delete(id, reply) => answer(reply, self.delete(id)),
-            Command::Find(id, reply) => answer(reply, self.drivers.get(&id).map(|handle| handle.view.clone())),
-            Command::Forget(id, reply) => answer(reply, self.forget(id)),
-            Command::Tell(id, event) => {
-                if let Some(handle) = self.drivers.get(&id) {
-                    handle.tell(event);
-                }
+            Command::Delete(id, reply) => answer(reply, self.told(id, Event::End(EndReason::Deleted))),
+            Command::Stop(id, reply) => answer(reply, self.told(id, Event::Stop(StopReason::Asked))),
+            Command::Resume(id, from, reply) => answer(reply, self.resume(id, from)),
+            Command::Find(id, reply) => {
+                answer(reply, self.drivers.get(&id).map(|handle| (handle.view.clone(), handle.activity.clone())));
             }
-            Command::Head(block) => self
-                .end_where(EndReason::Expired, |sandbox| sandbox.expires_at_block.is_some_and(|expiry| expiry < block)),
+            Command::Forget(id, reply) => answer(reply, self.forget(id)),
+            Command::List(owner, reply) => answer(reply, self.list(owner)),
+            Command::Tell(id, event) => {
+                self.told(id, event);
+            }
+            Command::Head(block) => self.keep_time(block),
             Command::ServiceEnded(service) => {
                 self.end_where(EndReason::ServiceEnded, |sandbox| sandbox.id.origin.service == service);
             }
@@ -135,13 +130,13 @@ impl Keeper {
         if let Some(handle) = self.drivers.get(&sandbox.id) {
             return Ok(handle.view.clone());
         }
-        self.admission.admit(sandbox.id, sandbox.spec.resources)?;
+        self.admission.admit(&sandbox)?;
         Ok(self.drive(sandbox))
     }
 
-    fn delete(&self, id: SandboxId) -> Option<View> {
+    fn told(&self, id: SandboxId, event: Event) -> Option<View> {
         let handle = self.drivers.get(&id)?;
-        handle.tell(Event::End(EndReason::Deleted));
+        handle.tell(Told::Event(event));
         Some(handle.view.clone())
     }
 
@@ -153,31 +148,73 @@ impl Keeper {
         }
     }
 
+    /// Where it rests, its memory and cores must be had again first.
+    fn resume(&mut self, id: SandboxId, from: Option<SnapshotUri>) -> Result<Option<View>, Failure> {
+        let rests = self.drivers.get(&id).is_some_and(|handle| matches!(handle.view.borrow().phase, Phase::Stopped(_)));
+        if rests {
+            self.admission.wake(id)?;
+        }
+        Ok(self.told(id, Event::Resume(from)))
+    }
+
+    fn list(&self, owner: Address) -> Vec<Sandbox> {
+        let all = self.drivers.values().map(|handle| handle.view.borrow());
+        all.filter(|sandbox| sandbox.owner == owner).map(|sandbox| sandbox.clone()).collect()
+    }
+
+    /// Ends what has expired, and warns those that soon will.
+    fn keep_time(&self, block: u64) {
+        self.end_where(EndReason::Expired, |sandbox| sandbox.expires_at_block.is_some_and(|expiry| expiry < block));
+        for handle in self.drivers.values() {
+            let near = {
+                let sandbox = handle.view.borrow();
+                let expiry = sandbox.expires_at_block.filter(|_| lives(&sandbox) && !sandbox.warned);
+                expiry.is_some_and(|expiry| expiry >= block && expiry - block <= EXPIRY_WARNING_BLOCKS)
+            };
+            if near {
+                handle.tell(Told::EndIsNear);
+            }
+        }
+    }
+
     fn end_where(&self, reason: EndReason, ends: impl Fn(&Sandbox) -> bool) {
         for handle in self.drivers.values() {
-            let lives =
-                |sandbox: &Sandbox| matches!(sandbox.phase, Phase::Requested | Phase::Provisioning | Phase::Running(_));
             let due = {
                 let sandbox = handle.view.borrow();
                 lives(&sandbox) && ends(&sandbox)
             };
             if due {
-                handle.tell(Event::End(reason));
+                handle.tell(Told::Event(Event::End(reason)));
             }
         }
     }
 
     fn drive(&mut self, sandbox: Sandbox) -> View {
-        let (events, queue) = mpsc::channel(DRIVER_QUEUE_MAX);
+        let (told, events) = mpsc::channel(DRIVER_QUEUE_MAX);
         let id = sandbox.id;
+        let activity = Activity::default();
         let (published, view) = watch::channel(sandbox);
-        let driver = Driver { ports: self.ports.clone(), events: queue, published, stop: self.stop.clone() };
+        let driver = Driver {
+            ports: self.ports.clone(),
+            events,
+            published,
+            activity: activity.clone(),
+            rested: self.rest.clone(),
+            stop: self.stop.clone(),
+        };
         self.tasks.spawn(async move {
             driver.run().await;
             id
         });
-        self.drivers.insert(id, Handle { events, view: view.clone() });
+        self.drivers.insert(id, Handle { told, view: view.clone(), activity });
         view
+    }
+
+    /// Gives back what a resting sandbox does not need. It may have been woken since it said so.
+    fn came_to_rest(&mut self, id: SandboxId) {
+        if self.drivers.get(&id).is_some_and(|handle| matches!(handle.view.borrow().phase, Phase::Stopped(_))) {
+            self.admission.rest(id);
+        }
     }
 
     /// Gives back what an ended sandbox held.
@@ -198,103 +235,25 @@ impl Keeper {
     }
 }
 
-impl Handle {
-    fn tell(&self, event: Event) {
-        // A queue is full only of repeats of what a driver was told already.
-        if self.events.try_send(event).is_err() {
-            tracing::debug!(sandbox = %self.view.borrow().id, "already told");
-        }
+/// Whether it can still be brought to its end.
+const fn lives(sandbox: &Sandbox) -> bool {
+    match sandbox.phase {
+        Phase::Requested
+        | Phase::Provisioning
+        | Phase::Running(_)
+        | Phase::Stopping(_)
+        | Phase::Stopped(_)
+        | Phase::Resuming(..) => true,
+        Phase::Deleting(_) | Phase::Gone(_) | Phase::Discarding(_) | Phase::Failed(_) => false,
     }
 }
 
-impl Fleet {
-    /// Creates a sandbox and waits until it runs. A repeat of an id finds the sandbox that exists.
-    ///
-    /// # Errors
-    /// Why it cannot be had; nothing of it is left then.
-    pub async fn create(&self, sandbox: Sandbox) -> Result<Sandbox, Unfinished> {
-        let owner = sandbox.owner;
-        let view = self.ask(|reply| Command::Create(Box::new(sandbox), reply)).await??;
-        let sandbox =
-            reached(owned(view, owner)?, |phase| matches!(phase, Phase::Running(_)) || phase.is_final()).await?;
-        match &sandbox.phase {
-            Phase::Failed(failure) => Err(failure.clone().into()),
-            Phase::Gone(_) => Err(Failure::new(FailureCode::SandboxLost, "the sandbox has ended meanwhile").into()),
-            Phase::Requested | Phase::Provisioning | Phase::Running(_) | Phase::Deleting(_) | Phase::Discarding(_) => {
-                Ok(sandbox)
-            }
+impl Handle {
+    fn tell(&self, told: Told) {
+        // A queue is full only of repeats of what a driver was told already.
+        if self.told.try_send(told).is_err() {
+            tracing::debug!(sandbox = %self.view.borrow().id, "already told");
         }
-    }
-
-    /// Ends a sandbox of `owner` and waits until nothing is left of it. A repeat finds it gone.
-    ///
-    /// # Errors
-    /// It is not known, or not this customer's.
-    pub async fn delete(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Unfinished> {
-        self.find(id, owner).await?;
-        let view = self.ask(|reply| Command::Delete(id, reply)).await?.ok_or_else(lost)?;
-        reached(view, Phase::is_final).await
-    }
-
-    /// The sandbox `id` of `owner`, in whatever phase.
-    ///
-    /// # Errors
-    /// It is not known, or not this customer's.
-    pub async fn find(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Unfinished> {
-        let view = self.ask(|reply| Command::Find(id, reply)).await?.ok_or_else(lost)?;
-        Ok(owned(view, owner)?.borrow().clone())
-    }
-
-    /// Begins to end a sandbox, whoever it is of.
-    pub async fn end(&self, id: SandboxId, reason: EndReason) {
-        self.tell(Command::Tell(id, Event::End(reason))).await;
-    }
-
-    /// Ends a sandbox whose creating call is no more, whoever it is of, and waits until nothing is left of it: its id may then
-    /// stand for another.
-    ///
-    /// # Errors
-    /// The keeper has stopped.
-    pub async fn forget(&self, id: SandboxId) -> Result<(), Unfinished> {
-        let Some(view) = self.ask(|reply| Command::Find(id, reply)).await? else { return Ok(()) };
-        self.end(id, EndReason::Abandoned).await;
-        reached(view, Phase::is_final).await?;
-        self.ask(|reply| Command::Forget(id, reply)).await
-    }
-
-    /// Has a sandbox that does not answer looked after.
-    pub async fn check(&self, id: SandboxId) {
-        self.tell(Command::Tell(id, Event::Check)).await;
-    }
-
-    /// Tells the height of the chain; sandboxes whose expiry block it has passed are ended.
-    pub async fn head(&self, block: u64) {
-        self.tell(Command::Head(block)).await;
-    }
-
-    /// Tells that a service ended, and its sandboxes with it.
-    pub async fn service_ended(&self, service: u64) {
-        self.tell(Command::ServiceEnded(service)).await;
-    }
-
-    /// How many sandboxes hold capacity.
-    ///
-    /// # Errors
-    /// The keeper has stopped.
-    pub async fn count(&self) -> Result<usize, Unfinished> {
-        self.ask(Command::Count).await
-    }
-
-    async fn tell(&self, command: Command) {
-        if self.commands.send(command).await.is_err() {
-            tracing::debug!("the keeper has stopped");
-        }
-    }
-
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Unfinished> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(command(reply)).await;
-        answer.await.map_err(|_| Unfinished::Stopping)
     }
 }
 
@@ -302,17 +261,4 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     if reply.send(value).is_err() {
         tracing::debug!("nobody waits for the answer any more");
     }
-}
-
-fn owned(view: View, owner: Address) -> Result<View, Failure> {
-    if view.borrow().owner == owner { Ok(view) } else { Err(lost()) }
-}
-
-async fn reached(mut view: View, there: impl Fn(&Phase) -> bool) -> Result<Sandbox, Unfinished> {
-    let found = view.wait_for(|sandbox| there(&sandbox.phase)).await;
-    found.map(|sandbox| sandbox.clone()).map_err(|_| Unfinished::Stopping)
-}
-
-fn lost() -> Failure {
-    Failure::new(FailureCode::SandboxLost, "this operator holds no such sandbox of this customer")
 }

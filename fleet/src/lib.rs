@@ -5,10 +5,12 @@
 //! [`ports`]: nothing here knows a daemon, a path, a socket or a chain, and time, randomness and ids arrive as
 //! arguments. So everything runs against [`fakes`] on a paused clock.
 
+pub mod activity;
 pub mod admission;
 pub mod batch_plan;
 mod driver;
 pub mod fakes;
+mod handle;
 mod keeper;
 pub mod limits;
 pub mod ports;
@@ -17,4 +19,5 @@ pub mod request;
 pub mod sandbox;
 pub mod selection;
 
-pub use keeper::{Fleet, Keeper, Unfinished};
+pub use handle::{Fleet, Unfinished, Visit};
+pub use keeper::{Keeper, Ports};

@@ -6,9 +6,26 @@ use std::time::Duration;
 pub const KEEPER_QUEUE_MAX: usize = 256;
 /// Sandboxes that ended and are still known by what became of them.
 pub const ENDED_SANDBOXES_MAX: usize = 4_096;
+/// Notes of sandboxes that came to rest; the driver with one more waits itself.
+pub const RESTED_QUEUE_MAX: usize = 256;
+/// Blocks before its last one from which on a sandbox's owner is told that its time is nearly over.
+pub const EXPIRY_WARNING_BLOCKS: u64 = 25;
 /// Commands that wait for one sandbox's driver.
 pub const DRIVER_QUEUE_MAX: usize = 32;
 /// First pause before an effect that failed for the engine's reasons is tried again; it doubles.
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(200);
 /// Longest such pause.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Length of a snapshot's place, as text.
+pub const SNAPSHOT_URI_BYTES_MAX: usize = 2_048;
+/// Length of a sandbox's name.
+pub const SANDBOX_NAME_BYTES_MAX: usize = 64;
+/// Labels of a sandbox.
+pub const SANDBOX_LABELS_MAX: usize = 16;
+/// Length of a label's key and value together.
+pub const SANDBOX_LABEL_BYTES_MAX: usize = 128;
+/// Least idle time that may be asked for.
+pub const IDLE_TIMEOUT_S_MIN: u64 = 10;
+/// Most idle time that may be asked for: 30 days.
+pub const IDLE_TIMEOUT_S_MAX: u64 = 30 * 24 * 3_600;

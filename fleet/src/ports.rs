@@ -4,8 +4,9 @@ use std::error::Error;
 
 use async_trait::async_trait;
 use sandbox_protocol::exec::{ExecBody, ExecReply};
-use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use sandbox_protocol::{Failure, FailureCode};
 
+use crate::request::SnapshotUri;
 use crate::sandbox::{Instance, Sandbox};
 
 /// The container engine.
@@ -17,17 +18,23 @@ pub trait Containers: Send + Sync + 'static {
     /// What could not be done. Something half-made may be left; [`Containers::remove`] removes it.
     async fn provision(&self, sandbox: &Sandbox) -> Result<Instance, PortError>;
 
-    /// Looks for the container of a sandbox that ran, and starts it if it merely stopped. `None`: it does not exist.
+    /// Looks for the container of a sandbox that ran, and starts it if it is stopped. `None`: it does not exist.
     ///
     /// # Errors
     /// The engine gave no answer; that says nothing of the container.
     async fn adopt(&self, sandbox: &Sandbox) -> Result<Option<Instance>, PortError>;
 
+    /// Stops the container and keeps what is in it. Repeatable. `false`: it does not exist.
+    ///
+    /// # Errors
+    /// It may go on running.
+    async fn halt(&self, sandbox: &Sandbox) -> Result<bool, PortError>;
+
     /// Removes whatever exists of a sandbox. Repeatable.
     ///
     /// # Errors
     /// Something may be left.
-    async fn remove(&self, id: SandboxId) -> Result<(), PortError>;
+    async fn remove(&self, sandbox: &Sandbox) -> Result<(), PortError>;
 }
 
 /// The sidecars inside the sandboxes.
@@ -37,13 +44,63 @@ pub trait Sidecars: Send + Sync + 'static {
     ///
     /// # Errors
     /// It did not within the time that a start may take.
-    async fn ready(&self, sandbox: &Sandbox) -> Result<(), PortError>;
+    async fn ready(&self, instance: &Instance) -> Result<(), PortError>;
 
     /// Runs a command, or attaches to the one that runs or ran under the same id.
     ///
     /// # Errors
     /// [`SidecarError`].
-    async fn exec(&self, sandbox: &Sandbox, body: ExecBody) -> Result<ExecReply, SidecarError>;
+    async fn exec(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError>;
+}
+
+/// What leaves a running sandbox for the network, and what does not.
+#[async_trait]
+pub trait Egress: Send + Sync + 'static {
+    /// Lets out what the sandbox's rules allow, from now on. Repeatable: the last one counts.
+    ///
+    /// # Errors
+    /// Nothing is let out.
+    async fn open(&self, sandbox: &Sandbox, instance: &Instance) -> Result<(), PortError>;
+
+    /// Ends every connection of the sandbox to the outside. Repeatable.
+    async fn close(&self, sandbox: &Sandbox);
+}
+
+/// Contents of sandboxes, kept elsewhere.
+#[async_trait]
+pub trait Snapshots: Send + Sync + 'static {
+    /// Streams what is in a running sandbox to a place. Its processes go on.
+    ///
+    /// # Errors
+    /// Nothing that could be taken for a snapshot is left there.
+    async fn take(&self, sandbox: &Sandbox, instance: &Instance, wanted: &SnapshotOrder)
+    -> Result<Snapshot, PortError>;
+
+    /// Puts what a snapshot holds into a running sandbox, in place of what is there. Repeatable.
+    ///
+    /// # Errors
+    /// What was there is there still.
+    async fn restore(&self, sandbox: &Sandbox, instance: &Instance, from: &SnapshotUri) -> Result<(), PortError>;
+}
+
+/// A snapshot that is to be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotOrder {
+    /// Where to.
+    pub destination: SnapshotUri,
+    /// With what is in the workspace.
+    pub workspace: bool,
+    /// With what is in the agent's home.
+    pub state: bool,
+}
+
+/// A snapshot that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Where it is, with its hash.
+    pub uri: SnapshotUri,
+    /// Its length in bytes, compressed.
+    pub size_bytes: u64,
 }
 
 /// Where sandboxes are remembered over a restart.

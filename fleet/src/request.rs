@@ -10,6 +10,11 @@ use sandbox_protocol::limits::{
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{
+    IDLE_TIMEOUT_S_MAX, IDLE_TIMEOUT_S_MIN, SANDBOX_LABEL_BYTES_MAX, SANDBOX_LABELS_MAX, SANDBOX_NAME_BYTES_MAX,
+    SNAPSHOT_URI_BYTES_MAX,
+};
+
 /// Environment variables by name.
 pub type Env = BTreeMap<String, String>;
 
@@ -45,6 +50,71 @@ pub struct SandboxSpec {
     pub image: String,
     /// Given to every command that runs in it.
     pub env: Env,
+    /// Its container runtime, where it is not the operator's default.
+    #[serde(default)]
+    pub runtime: Option<String>,
+    /// Seconds without activity after which it is stopped; `None`: never.
+    #[serde(default)]
+    pub idle_timeout_s: Option<u64>,
+    /// What it begins with.
+    #[serde(default)]
+    pub snapshot: Option<SnapshotUri>,
+    /// Where its snapshots go that name no place.
+    #[serde(default)]
+    pub snapshot_destination: Option<SnapshotUri>,
+    /// Names and ports that it may reach, as its customer wrote them; empty: none.
+    #[serde(default)]
+    pub egress: String,
+    /// What its customer calls it.
+    #[serde(default)]
+    pub name: String,
+    /// What its customer notes on it.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Where a snapshot is or is to be: `s3://`, `ipfs://`, `https://`, `http://` or `file://`, and what the stores make of the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SnapshotUri(String);
+
+impl SnapshotUri {
+    const SCHEMES: [&str; 5] = ["s3://", "ipfs://", "https://", "http://", "file://"];
+
+    /// The place that `text` names; `None` where it names none.
+    ///
+    /// # Errors
+    /// `BadRequest`, with the name of the field.
+    pub fn parse(field: &str, text: &str) -> Result<Option<Self>, Failure> {
+        let bad = |message: String| Failure::new(FailureCode::BadRequest, format!("{field}: {message}"));
+        if text.is_empty() {
+            return Ok(None);
+        }
+        refuse_sealed(field, text)?;
+        if text.len() > SNAPSHOT_URI_BYTES_MAX || text.chars().any(|letter| letter.is_control() || letter == ' ') {
+            return Err(bad(format!("more than {SNAPSHOT_URI_BYTES_MAX} bytes, or letters that no URI has")));
+        }
+        if !Self::SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(bad("give s3://…, ipfs://…, https://… or file://…".into()));
+        }
+        Ok(Some(Self(text.to_owned())))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What an operator has for a sandbox to be made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Menu {
+    /// Images.
+    pub images: Images,
+    /// Container runtimes that may be asked for by name.
+    pub runtimes: Vec<String>,
+    /// Idle time of a sandbox that asks for 0, in seconds; `None`: never stopped for it.
+    pub idle_timeout_s_default: Option<u64>,
 }
 
 /// Which images an operator runs.
@@ -56,13 +126,37 @@ pub struct Images {
     pub allowed: Vec<String>,
 }
 
-impl Images {
-    fn choose(&self, asked: Option<String>) -> Result<String, Failure> {
-        let Some(asked) = asked else { return Ok(self.default.clone()) };
-        if asked == self.default || self.allowed.contains(&asked) {
+impl Menu {
+    /// One image, and no choice.
+    pub fn of(image: impl Into<String>) -> Self {
+        let images = Images { default: image.into(), allowed: Vec::new() };
+        Self { images, runtimes: Vec::new(), idle_timeout_s_default: None }
+    }
+
+    fn image(&self, asked: Option<String>) -> Result<String, Failure> {
+        let Some(asked) = asked else { return Ok(self.images.default.clone()) };
+        if asked == self.images.default || self.images.allowed.contains(&asked) {
             return Ok(asked);
         }
         Err(Failure::new(FailureCode::ImageNotAllowed, format!("image {asked:?} is not on the operator's allow-list")))
+    }
+
+    fn runtime(&self, asked: Option<String>) -> Result<Option<String>, Failure> {
+        match asked {
+            Some(asked) if !self.runtimes.contains(&asked) => {
+                let message = format!("env_json: SANDBOX_RUNTIME {asked:?} is not one of {:?}", self.runtimes);
+                Err(Failure::new(FailureCode::Unsupported, message))
+            }
+            asked => Ok(asked),
+        }
+    }
+
+    fn idle_timeout_s(&self, asked: u64) -> Result<Option<u64>, Failure> {
+        if asked == 0 {
+            return Ok(self.idle_timeout_s_default);
+        }
+        let range = IDLE_TIMEOUT_S_MIN..=IDLE_TIMEOUT_S_MAX;
+        bounded("idle_timeout_seconds", asked, asked, range).map(Some)
     }
 }
 
@@ -87,7 +181,7 @@ pub struct Command {
 ///
 /// # Errors
 /// A [`Failure`] of outcome 1 with the first field that cannot be had.
-pub fn sandbox_spec(request: &SandboxCreateRequest, images: &Images) -> Result<SandboxSpec, Failure> {
+pub fn sandbox_spec(request: &SandboxCreateRequest, menu: &Menu) -> Result<SandboxSpec, Failure> {
     refuse_what_is_not_offered(request)?;
     let resources = Resources {
         cpu_cores: bounded("cpu_cores", request.cpu_cores, CPU_CORES_DEFAULT, 1..=CPU_CORES_MAX)?,
@@ -95,11 +189,52 @@ pub fn sandbox_spec(request: &SandboxCreateRequest, images: &Images) -> Result<S
         disk_gb: bounded("disk_gb", request.disk_gb, DISK_GB_DEFAULT, 1..=DISK_GB_MAX)?,
     };
     let (env, mut reserved) = split_reserved(parse_env(&request.env_json)?);
-    let image = images.choose(reserved.remove("SANDBOX_IMAGE"))?;
+    let mut take = |key: &str| reserved.remove(key);
+    let spec = SandboxSpec {
+        resources,
+        env,
+        image: menu.image(take("SANDBOX_IMAGE"))?,
+        runtime: menu.runtime(take("SANDBOX_RUNTIME"))?,
+        idle_timeout_s: menu.idle_timeout_s(request.idle_timeout_seconds)?,
+        snapshot: SnapshotUri::parse("env_json: SANDBOX_SNAPSHOT", &take("SANDBOX_SNAPSHOT").unwrap_or_default())?,
+        snapshot_destination: SnapshotUri::parse("snapshot_destination", &request.snapshot_destination)?,
+        egress: take("SANDBOX_EGRESS_ALLOW").unwrap_or_default(),
+        name: name(take("SANDBOX_NAME").unwrap_or_default())?,
+        labels: labels(&take("SANDBOX_LABELS").unwrap_or_default())?,
+    };
     if let Some(key) = reserved.keys().next() {
         return Err(Failure::new(FailureCode::Unsupported, format!("env_json: {key} is not offered")));
     }
-    Ok(SandboxSpec { resources, image, env })
+    Ok(spec)
+}
+
+fn name(name: String) -> Result<String, Failure> {
+    if name.len() > SANDBOX_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        let message =
+            format!("env_json: SANDBOX_NAME holds a control character or more than {SANDBOX_NAME_BYTES_MAX} bytes");
+        return Err(Failure::new(FailureCode::BadEnv, message));
+    }
+    Ok(name)
+}
+
+/// `KEY=VALUE`, by commas.
+fn labels(text: &str) -> Result<BTreeMap<String, String>, Failure> {
+    let bad = |message: String| Failure::new(FailureCode::BadEnv, format!("env_json: SANDBOX_LABELS: {message}"));
+    let mut labels = BTreeMap::new();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or_else(|| bad(format!("{pair:?} is not KEY=VALUE")))?;
+        let (key, value) = (key.trim(), value.trim());
+        if key.is_empty() || pair.len() > SANDBOX_LABEL_BYTES_MAX || pair.chars().any(char::is_control) {
+            return Err(bad(format!(
+                "{pair:?} has no key, a control character or more than {SANDBOX_LABEL_BYTES_MAX} bytes"
+            )));
+        }
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    if labels.len() > SANDBOX_LABELS_MAX {
+        return Err(bad(format!("more than {SANDBOX_LABELS_MAX}")));
+    }
+    Ok(labels)
 }
 
 /// The command that an exec request asks for.
@@ -132,12 +267,7 @@ pub fn command(request: ExecRequest) -> Result<Command, Failure> {
 fn refuse_what_is_not_offered(request: &SandboxCreateRequest) -> Result<(), Failure> {
     let agent = !request.agent_backend.is_empty() || !request.agent_identifier.is_empty();
     let ssh = request.ssh_enabled || !request.ssh_public_key.is_empty();
-    let asked = [
-        (agent, "agent_backend and agent_identifier"),
-        (ssh, "ssh_enabled and ssh_public_key"),
-        (request.idle_timeout_seconds != 0, "idle_timeout_seconds"),
-        (!request.snapshot_destination.is_empty(), "snapshot_destination"),
-    ];
+    let asked = [(agent, "agent_backend and agent_identifier"), (ssh, "ssh_enabled and ssh_public_key")];
     match asked.into_iter().find(|(asked, _)| *asked) {
         None => Ok(()),
         Some((_, field)) => {
@@ -203,14 +333,15 @@ fn refuse_sealed(field: &str, text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn images() -> Images {
-        Images { default: "sidecar:1".into(), allowed: vec!["extra:2".into()] }
+    fn menu() -> Menu {
+        let images = Images { default: "sidecar:1".into(), allowed: vec!["extra:2".into()] };
+        Menu { images, runtimes: vec!["runsc".into()], idle_timeout_s_default: Some(900) }
     }
 
     fn create(change: impl FnOnce(&mut SandboxCreateRequest)) -> Result<SandboxSpec, String> {
         let mut request = SandboxCreateRequest::default();
         change(&mut request);
-        sandbox_spec(&request, &images()).map_err(|failure| failure.to_string())
+        sandbox_spec(&request, &menu()).map_err(|failure| failure.to_string())
     }
 
     fn exec(change: impl FnOnce(&mut ExecRequest)) -> Result<Command, String> {
@@ -256,8 +387,61 @@ mod tests {
     fn reserved_keys_never_reach_a_command() {
         let spec = create(|request| request.env_json = r#"{"A":"1","SANDBOX_IMAGE":"extra:2"}"#.into()).unwrap();
         assert_eq!(spec.env.keys().collect::<Vec<_>>(), ["A"]);
-        assert!(create(|request| request.env_json = r#"{"SANDBOX_RUNTIME":"runsc"}"#.into()).is_err());
+        assert!(create(|request| request.env_json = r#"{"SANDBOX_FLAVOUR":"x"}"#.into()).is_err());
         assert!(exec(|request| request.env_json = r#"{"SIDECAR_AUTH_TOKEN":"x"}"#.into()).is_err());
+    }
+
+    #[test]
+    fn reserved_keys_say_how_a_sandbox_is_made() {
+        let env = r#"{"SANDBOX_RUNTIME":"runsc","SANDBOX_NAME":"mine","SANDBOX_LABELS":"a=1, b = 2",
+            "SANDBOX_EGRESS_ALLOW":"api.example","SANDBOX_SNAPSHOT":"s3://b/k#sha256=00"}"#;
+        let spec = create(|request| request.env_json = env.into()).unwrap();
+        assert_eq!(
+            (spec.runtime.as_deref(), spec.name.as_str(), spec.egress.as_str()),
+            (Some("runsc"), "mine", "api.example")
+        );
+        assert_eq!(spec.labels, BTreeMap::from([("a".into(), "1".into()), ("b".into(), "2".into())]));
+        assert_eq!(spec.snapshot.unwrap().as_str(), "s3://b/k#sha256=00");
+    }
+
+    #[test]
+    fn names_and_labels_have_bounds() {
+        let with = |key: &str, value: String| create(|request| request.env_json = format!(r#"{{"{key}":"{value}"}}"#));
+        assert!(with("SANDBOX_NAME", "n".repeat(SANDBOX_NAME_BYTES_MAX)).is_ok());
+        assert!(with("SANDBOX_NAME", "n".repeat(SANDBOX_NAME_BYTES_MAX + 1)).is_err());
+        let labels = |count: usize| (0..count).map(|n| format!("k{n}=v,")).collect::<String>();
+        assert!(with("SANDBOX_LABELS", labels(SANDBOX_LABELS_MAX)).is_ok());
+        assert!(with("SANDBOX_LABELS", labels(SANDBOX_LABELS_MAX + 1)).is_err());
+        assert!(with("SANDBOX_LABELS", format!("k={}", "v".repeat(SANDBOX_LABEL_BYTES_MAX - 2))).is_ok());
+        assert!(with("SANDBOX_LABELS", format!("k={}", "v".repeat(SANDBOX_LABEL_BYTES_MAX - 1))).is_err());
+        assert!(with("SANDBOX_LABELS", "nothing".into()).is_err());
+    }
+
+    #[test]
+    fn an_idle_time_has_bounds_and_zero_is_the_operators() {
+        let with = |idle| create(|request| request.idle_timeout_seconds = idle).map(|spec| spec.idle_timeout_s);
+        assert_eq!(with(0), Ok(Some(900)));
+        for inside in [IDLE_TIMEOUT_S_MIN, IDLE_TIMEOUT_S_MAX] {
+            assert_eq!(with(inside), Ok(Some(inside)));
+        }
+        for outside in [IDLE_TIMEOUT_S_MIN - 1, IDLE_TIMEOUT_S_MAX + 1] {
+            assert!(with(outside).unwrap_err().starts_with("resources_out_of_range: idle_timeout_seconds"));
+        }
+    }
+
+    #[test]
+    fn a_place_for_snapshots_is_a_uri_of_a_known_kind() {
+        let with = |uri: String| create(|request| request.snapshot_destination = uri);
+        for good in ["s3://b/k", "ipfs://", "https://h/p?q", "file:///d/n"] {
+            assert_eq!(with(good.into()).unwrap().snapshot_destination.unwrap().as_str(), good);
+        }
+        assert_eq!(with(String::new()).unwrap().snapshot_destination, None);
+        for bad in ["ftp://h/p", "/d/n", "s3://b/a b", "s3://b/\n", "s3:b"] {
+            assert!(with(bad.into()).unwrap_err().starts_with("bad_request: "), "{bad}");
+        }
+        let long = |length: usize| format!("s3://{}", "k".repeat(length - 5));
+        assert!(with(long(SNAPSHOT_URI_BYTES_MAX)).is_ok());
+        assert!(with(long(SNAPSHOT_URI_BYTES_MAX + 1)).is_err());
     }
 
     #[test]
@@ -272,7 +456,7 @@ mod tests {
     fn what_is_not_offered_is_refused_and_not_ignored() {
         for refused in [
             create(|request| request.ssh_enabled = true),
-            create(|request| request.idle_timeout_seconds = 60),
+            create(|request| request.env_json = r#"{"SANDBOX_RUNTIME":"kata"}"#.into()),
             create(|request| request.agent_backend = "opencode".into()),
             create(|request| request.env_json = "sealed:v1:AAAA".into()),
         ] {

@@ -3,30 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_primitives::{Address, B256};
+use alloy_primitives::Address;
 use sandbox_fleet::Unfinished;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::fakes::FakeWorld;
-use sandbox_fleet::request::{Env, Resources, SandboxSpec};
-use sandbox_fleet::sandbox::{EndReason, Instance, Phase, Sandbox, SidecarToken};
+use sandbox_fleet::fakes::{FakeWorld, OWNER, instance, sandbox, snapshot};
+use sandbox_fleet::request::{Resources, SandboxSpec};
+use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox, StopReason};
 use sandbox_fleet::{Fleet, Keeper};
-use sandbox_protocol::{CallKey, FailureCode, SandboxId};
+use sandbox_protocol::FailureCode;
 use tokio_util::sync::CancellationToken;
 
-const OWNER: Address = Address::repeat_byte(1);
 const STRANGER: Address = Address::repeat_byte(2);
-const SMALL: Resources = Resources { cpu_cores: 1, memory_mb: 64, disk_gb: 1 };
-
-fn sandbox(call: u64) -> Sandbox {
-    Sandbox {
-        id: SandboxId { origin: CallKey { service: 7, call }, slot: 0 },
-        owner: OWNER,
-        spec: SandboxSpec { resources: SMALL, image: "sidecar".into(), env: Env::new() },
-        expires_at_block: None,
-        token: SidecarToken::new(B256::ZERO),
-        phase: Phase::Requested,
-    }
-}
 
 struct Node {
     world: Arc<FakeWorld>,
@@ -40,12 +27,8 @@ fn node(sandboxes: u32) -> Node {
 
 fn restarted(world: Arc<FakeWorld>, sandboxes: u32, known: Vec<Sandbox>) -> Node {
     let resources = Resources { cpu_cores: 100, memory_mb: 100_000, disk_gb: 100_000 };
-    let (keeper, fleet) = Keeper::new(
-        Capacity { sandboxes, resources, cpu_cores_each_max: 8 },
-        world.clone(),
-        world.clone(),
-        world.clone(),
-    );
+    let capacity = Capacity { sandboxes, sandboxes_each_max: sandboxes, resources, cpu_cores_each_max: 8 };
+    let (keeper, fleet) = Keeper::new(capacity, world.ports());
     let stop = CancellationToken::new();
     tokio::spawn(keeper.run(known, stop.clone()));
     Node { world, fleet, stop }
@@ -152,9 +135,8 @@ async fn a_restart_amid_provisioning_ends_with_one_container() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_sandbox_is_adopted_after_a_restart_and_a_lost_one_is_reported() {
-    let running = Phase::Running(Instance { runtime: "fake".into(), image_digest: "sha256:fake".into() });
-    let kept = Sandbox { phase: running.clone(), ..sandbox(0) };
-    let lost = Sandbox { phase: running, ..sandbox(1) };
+    let running = |call| Sandbox { phase: Phase::Running(instance(sandbox(call).id)), ..sandbox(call) };
+    let (kept, lost) = (running(0), running(1));
     let first = node(5);
     first.fleet.create(sandbox(0)).await.unwrap();
     first.fleet.create(sandbox(1)).await.unwrap();
@@ -230,4 +212,150 @@ async fn who_asks_while_the_node_stops_is_told_to_come_back() {
     node.stop.cancel();
     tokio::task::yield_now().await;
     assert_eq!(node.fleet.create(sandbox(1)).await.unwrap_err(), Unfinished::Stopping);
+}
+
+fn idle_after(timeout_s: u64) -> Sandbox {
+    let spec = SandboxSpec { idle_timeout_s: Some(timeout_s), ..sandbox(0).spec };
+    Sandbox { spec, ..sandbox(0) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_sandbox_keeps_its_container_and_runs_again_when_it_is_resumed() {
+    let node = node(1);
+    let made = node.fleet.create(sandbox(0)).await.unwrap();
+    for _ in 0..2 {
+        let stopped = node.fleet.stop(made.id, OWNER).await.unwrap();
+        assert!(matches!(stopped.phase, Phase::Stopped(rest) if rest.reason == StopReason::Asked));
+    }
+    assert_eq!((node.world.containers(), node.world.running(), node.world.open()), (vec![made.id], vec![], vec![]));
+    let visited = node.fleet.visit(made.id, OWNER).await.unwrap_err();
+    assert_eq!(code(visited), FailureCode::SandboxStopped);
+    for _ in 0..2 {
+        assert!(matches!(node.fleet.resume(made.id, OWNER, None).await.unwrap().phase, Phase::Running(_)));
+    }
+    assert_eq!((node.world.running(), node.world.open()), (vec![made.id], vec![made.id]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_neither_stops_nor_resumes_nor_visits_a_sandbox() {
+    let node = node(1);
+    let id = node.fleet.create(sandbox(0)).await.unwrap().id;
+    assert_eq!(code(node.fleet.stop(id, STRANGER).await.unwrap_err()), FailureCode::SandboxLost);
+    assert_eq!(code(node.fleet.resume(id, STRANGER, None).await.unwrap_err()), FailureCode::SandboxLost);
+    assert_eq!(code(node.fleet.visit(id, STRANGER).await.unwrap_err()), FailureCode::SandboxLost);
+    assert_eq!(node.fleet.list(STRANGER).await.unwrap(), []);
+    assert_eq!(node.world.running(), [id]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resting_sandbox_needs_room_to_run_again() {
+    let world = Arc::new(FakeWorld::default());
+    let resources = Resources { cpu_cores: 1, memory_mb: 64, disk_gb: 10 };
+    let capacity = Capacity { sandboxes: 2, sandboxes_each_max: 2, resources, cpu_cores_each_max: 8 };
+    let (keeper, fleet) = Keeper::new(capacity, world.ports());
+    tokio::spawn(keeper.run(Vec::new(), CancellationToken::new()));
+    let first = fleet.create(sandbox(0)).await.unwrap().id;
+    fleet.stop(first, OWNER).await.unwrap();
+    let second = fleet.create(sandbox(1)).await.unwrap().id;
+    assert_eq!(code(fleet.resume(first, OWNER, None).await.unwrap_err()), FailureCode::NoCapacity);
+    fleet.delete(second, OWNER).await.unwrap();
+    assert!(fleet.resume(first, OWNER, None).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resume_that_fails_leaves_the_sandbox_at_rest_and_may_be_repeated() {
+    let node = node(1);
+    let made = node.fleet.create(sandbox(0)).await.unwrap();
+    node.fleet.stop(made.id, OWNER).await.unwrap();
+    node.world.lose_snapshots(true);
+    let from = snapshot("s3://bucket/key");
+    for _ in 0..2 {
+        let failed = node.fleet.resume(made.id, OWNER, Some(from.clone())).await.unwrap_err();
+        assert_eq!(code(failed), FailureCode::SnapshotUnreadable);
+        assert_eq!(node.world.running(), []);
+    }
+    node.world.lose_snapshots(false);
+    assert!(node.fleet.resume(made.id, OWNER, Some(from.clone())).await.is_ok());
+    assert_eq!(node.world.restored(), std::slice::from_ref(&from));
+    let running = node.fleet.resume(made.id, OWNER, Some(from)).await.unwrap_err();
+    assert_eq!(code(running), FailureCode::BadRequest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_begins_with_its_snapshot_or_not_at_all() {
+    let node = node(1);
+    let spec = SandboxSpec { snapshot: Some(snapshot("ipfs://bafy")), ..sandbox(0).spec };
+    let asked = |call| Sandbox { spec: spec.clone(), ..sandbox(call) };
+    node.world.lose_snapshots(true);
+    assert_eq!(code(node.fleet.create(asked(0)).await.unwrap_err()), FailureCode::SnapshotUnreadable);
+    assert_eq!(node.world.containers(), []);
+    node.world.lose_snapshots(false);
+    node.fleet.create(asked(1)).await.unwrap();
+    assert_eq!(node.world.restored(), [snapshot("ipfs://bafy")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_is_stopped_when_nothing_happened_for_its_idle_time_and_not_before() {
+    let node = node(1);
+    let made = node.fleet.create(idle_after(60)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(59)).await;
+    let visit = node.fleet.visit(made.id, OWNER).await.unwrap();
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    assert!(matches!(node.fleet.find(made.id, OWNER).await.unwrap().phase, Phase::Running(_)), "in use");
+    drop(visit);
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert!(
+        matches!(node.fleet.find(made.id, OWNER).await.unwrap().phase, Phase::Running(_)),
+        "not idle for long enough"
+    );
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let stopped = node.fleet.stop(made.id, OWNER).await.unwrap();
+    assert!(matches!(stopped.phase, Phase::Stopped(rest) if rest.reason == StopReason::Idle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_sandbox_ends_as_a_running_one_does() {
+    let node = node(1);
+    let made = node.fleet.create(Sandbox { expires_at_block: Some(100), ..sandbox(0) }).await.unwrap();
+    node.fleet.stop(made.id, OWNER).await.unwrap();
+    node.fleet.head(101).await;
+    let ended = node.fleet.delete(made.id, OWNER).await.unwrap();
+    assert_eq!(ended.phase, Phase::Gone(EndReason::Expired));
+    assert_eq!(node.world.containers(), []);
+    assert_eq!(code(node.fleet.stop(made.id, OWNER).await.unwrap_err()), FailureCode::SandboxLost);
+    assert_eq!(code(node.fleet.resume(made.id, OWNER, None).await.unwrap_err()), FailureCode::SandboxLost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_amid_stopping_or_resuming_goes_on_with_it() {
+    let first = node(1);
+    let made = first.fleet.create(sandbox(0)).await.unwrap();
+    let Phase::Stopped(rest) = first.fleet.stop(made.id, OWNER).await.unwrap().phase else { panic!("not stopped") };
+    let world = first.world.clone();
+    drop(first);
+    let resuming = Sandbox { phase: Phase::Resuming(rest.clone(), Some(snapshot("s3://a/b"))), ..made.clone() };
+    let node = restarted(world.clone(), 1, vec![resuming]);
+    assert!(matches!(node.fleet.resume(made.id, OWNER, None).await.unwrap().phase, Phase::Running(_)));
+    assert_eq!(world.restored(), [snapshot("s3://a/b")]);
+    drop(node);
+    let node = restarted(world.clone(), 1, vec![Sandbox { phase: Phase::Stopping(rest), ..made.clone() }]);
+    assert!(matches!(node.fleet.stop(made.id, OWNER).await.unwrap().phase, Phase::Stopped(_)));
+    assert_eq!(world.running(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_warned_once_that_the_time_is_nearly_over() {
+    let node = node(1);
+    let made = node.fleet.create(Sandbox { expires_at_block: Some(100), ..sandbox(0) }).await.unwrap();
+    node.fleet.head(74).await;
+    assert!(!node.fleet.list(OWNER).await.unwrap()[0].warned);
+    for block in [75, 76] {
+        node.fleet.head(block).await;
+        let mut warned = false;
+        while !warned {
+            tokio::task::yield_now().await;
+            warned = node.fleet.list(OWNER).await.unwrap()[0].warned;
+        }
+    }
+    assert_eq!(node.world.phases(made.id), ["provisioning", "running", "running"]);
 }

@@ -1,30 +1,36 @@
 //! The one place that wires: builds every part, hands each what it needs, and ends them in order.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
+use async_trait::async_trait;
 use blueprint_sdk::JobCall;
 use blueprint_sdk::runner::BlueprintRunner;
 use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
 use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
-use sandbox_fleet::ports::Containers;
-use sandbox_fleet::{Fleet, Keeper};
-use sandbox_sdk::chain::{Nonces, Patience};
+use sandbox_fleet::admission::Capacity;
+use sandbox_fleet::ports::Sidecars;
+use sandbox_fleet::sandbox::Sandbox;
+use sandbox_fleet::{Fleet, Keeper, Ports};
+use sandbox_sdk::chain::{Mined, Nonces, Patience};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, Api, QuoteParts};
+use crate::api::{self, Api, Door, NoHost, QuoteParts, TlsError};
+use crate::chain::admittance::Admittance;
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
+use crate::chain::counted::Questions;
 use crate::chain::duty::Duty;
-use crate::chain::head::{self, Head};
-use crate::chain::intake::Intake;
+use crate::chain::head::{self, Head, Look};
 use crate::chain::key::{self, KeyError};
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
@@ -34,10 +40,15 @@ use crate::chain::source::Source;
 use crate::chain::sweep::Sweep;
 use crate::chain::until_answered;
 use crate::config::Config;
-use crate::docker::DockerContainers;
+use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
+use crate::intake::Intake;
 use crate::jobs::{self, Desk, DeskParts, Fence, JobQueue, Ticket};
-use crate::limits::{FEE_BUMP_AFTER, FINISH_TIMEOUT, HEAD_AGE_S_MAX, MINED_WITHIN, TRANSACTION_GAS_MAX};
+use crate::limits::{
+    FEE_BUMP_AFTER, FINISH_TIMEOUT, HEAD_AGE_S_MAX, MINED_WITHIN, POOL_EMPTY_TIMEOUT, TRANSACTION_GAS_MAX,
+};
 use crate::metrics::Metrics;
+use crate::operations::Operations;
+use crate::outside::{OutsideError, Proxy, Stores};
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
 use crate::sidecars::SocketSidecars;
@@ -51,6 +62,9 @@ pub(crate) enum NodeError {
     /// The socket directory.
     #[error(transparent)]
     Places(#[from] TooDeep),
+    /// The sandboxes' disks.
+    #[error(transparent)]
+    Disks(#[from] DiskError),
     /// The key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -63,6 +77,15 @@ pub(crate) enum NodeError {
     /// The API's port.
     #[error("cannot listen on API_LISTEN")]
     Listen(#[source] std::io::Error),
+    /// The way out of the sandboxes.
+    #[error(transparent)]
+    Outside(#[from] OutsideError),
+    /// The API's certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The API's own URL.
+    #[error(transparent)]
+    Url(#[from] NoHost),
     /// The counters.
     #[error("cannot set up metrics")]
     Metrics(#[from] prometheus::Error),
@@ -77,27 +100,28 @@ pub(crate) enum NodeError {
     Runner(#[source] blueprint_sdk::runner::error::RunnerError),
 }
 
-/// Registers the account with its offer, unless that is done.
-pub(crate) async fn register(config: &Config) -> Result<(), NodeError> {
-    let key = key::load(&config.keystore_uri)?;
-    let chain = connect::find(&config.chain).await?;
-    let sender = Sender::start(account(config, &chain, &key), key::lock_path(&config.keystore_uri));
-    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?)
+/// Registers the account with its offer, or publishes a changed one; gives the transaction, where it took one.
+pub(crate) async fn register(config: &Config) -> Result<Option<Mined>, NodeError> {
+    let key = key::load(&config.keystore)?;
+    let chain = connect::find(&config.chain, &Questions::new()?).await?;
+    let sender = Sender::start(account(config, &chain, &key), key::lock_path(&config.keystore));
+    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?.0)
 }
 
 /// Runs the node until `stop`.
 pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), NodeError> {
     if config.register_only {
         return tokio::select! {
-            registered = register(&config) => registered,
+            registered = register(&config) => registered.map(drop),
             () = stop.cancelled() => Ok(()),
         };
     }
     let (records, records_guard) = Records::open(&config.data_dir)?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
-    let key = key::load(&config.keystore_uri)?;
+    let key = key::load(&config.keystore)?;
+    let door = Door::new(listener, config.api.clone(), stop.clone())?;
     let starting = tokio::select! {
-        started = Node::start(config, key, records, listener, stop.clone()) => started,
+        started = Node::start(config, key, records, &door, stop.clone()) => started,
         () = stop.cancelled() => return Ok(()),
     };
     let ended = match starting {
@@ -117,10 +141,11 @@ struct Node {
     reading: JoinHandle<Result<(), RecordsError>>,
     outbox: Outbox,
     keeping: Keeping,
+    upkeep: Keeping,
     records_failed: CancellationToken,
 }
 
-/// The sandbox keeper's task. It ends after the work in hand, which needs it.
+/// A task that ends after the work in hand, which needs it: the sandbox keeper's, and the upkeep of the host.
 struct Keeping {
     task: JoinHandle<()>,
     stop: CancellationToken,
@@ -131,62 +156,61 @@ impl Node {
         config: Config,
         key: PrivateKeySigner,
         records: Records,
-        listener: TcpListener,
+        door: &Door,
         stop: CancellationToken,
     ) -> Result<Self, NodeError> {
-        let chain = connect::find(&config.chain).await?;
-        let deployment = chain.deployment();
-        let me = key.address();
-        records.bind(&format!(
-            "operator {me} of blueprint {} at {} on chain {}",
-            deployment.blueprint_id, deployment.manager, deployment.chain_id
-        ))?;
-        tracing::info!(operator = %me, chain = deployment.chain_id, node = connect::host_of(&deployment.rpc_url), "connected");
-
-        let sender = Sender::start(account(&config, &chain, &key), key::lock_path(&config.keystore_uri));
-        registration::ensure(&chain, &sender, &key, &config.offer).await?;
-        let places = Places::new(&config.run_dir, deployment.core, records.state_id()?)?;
-        let containers = containers(&config, &places).await;
-        let sidecars = Arc::new(SocketSidecars::new(places));
-        let Head { height: head, looks } = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let metrics = Metrics::new()?;
+        let chain = connect::find(&config.chain, &metrics.questions()).await?;
+        let me = key.address();
+        bind(&records, &chain, me)?;
+        let sender = Sender::start(account(&config, &chain, &key), key::lock_path(&config.keystore));
+        let intake = Intake::new(registration::ensure(&chain, &sender, &key, &config.offer).await?.1);
+        let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
+        let containers = containers(&config, &places).await?;
+        let sidecars = Arc::new(SocketSidecars::new(places.clone()));
+        let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
+        let height = head.height.clone();
 
-        let (keeper, fleet) =
-            Keeper::new(config.offer.capacity, containers, sidecars.clone(), Arc::new(records.clone()));
-        let keeper_stop = CancellationToken::new();
-        let keeper = tokio::spawn(keeper.run(records.sandboxes()?, keeper_stop.clone()));
-        let keeping = Keeping { task: keeper, stop: keeper_stop };
+        let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
+        let ports = Ports {
+            containers: containers.clone(),
+            sidecars: sidecars.clone(),
+            egress: Arc::new(Proxy::new(&config.outside, places)?),
+            snapshots: snapshots.clone(),
+            sandboxes: Arc::new(records.clone()),
+        };
+        let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
+        let upkeep = keep_host(containers, records.clone(), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
-        let depth = (head.clone(), confirmations(&config, &chain));
+        let depth = (height.clone(), confirmations(&config, &chain));
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
         tokio::spawn(outbox_task.run());
 
-        let reader = Reader { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender, me };
-        let queue = JobQueue::new(config.chain.jobs_concurrent);
-        let heads = Head { height: head.clone(), looks: looks.clone() };
-        let reading = reader.start(&config, (outbox.clone(), queue.clone()), heads, stop.clone());
-        let head_age_s_max = config.chain.head_age_s_max.unwrap_or(if is_local(&chain) { 0 } else { HEAD_AGE_S_MAX });
-        let fence = Fence { duty: Duty::new(chain.clone(), me), looks, head_age_s_max };
-
-        let quotes = QuoteParts {
+        let operations = Operations {
             chain: chain.clone(),
-            key: key.clone(),
+            records: records.clone(),
             fleet: fleet.clone(),
-            images: config.engine.images.clone(),
-            offer: config.offer.clone(),
-            service: config.chain.service,
+            sender,
+            intake: intake.clone(),
+            metrics: metrics.clone(),
+            me,
         };
+        operations.clone().start(&config, height.clone(), &stop);
+        let queue = JobQueue::new(config.chain.jobs_concurrent);
+        let fence = fence(&config, &chain, me, head.looks.clone());
+        let reading = read(operations, &config, (outbox.clone(), queue.clone()), head, stop);
         let api = Api {
             chain: chain.clone(),
             records: records.clone(),
             fleet: fleet.clone(),
-            head: head.clone(),
+            head: height.clone(),
             metrics: metrics.clone(),
             me,
-            quoting: api::quoting(quotes),
-            stop: stop.clone(),
+            url: config.offer.api_url.clone(),
+            quoting: api::quoting(quotes(&config, &chain, &key, &fleet)),
+            snapshots: snapshots.clone(),
         };
-        serve_api(listener, api);
+        door.open(api)?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -195,19 +219,21 @@ impl Node {
             records,
             fleet,
             sidecars,
-            images: config.engine.images,
+            snapshots,
+            menu: config.engine.menu,
             api_url: config.offer.api_url,
-            head,
+            head: height,
             fence,
             queue: queue.clone(),
             metrics,
+            intake,
         });
-        Ok(Self { desk, env, queue, reading, outbox, keeping, records_failed })
+        Ok(Self { desk, env, queue, reading, outbox, keeping, upkeep, records_failed })
     }
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, queue, reading, outbox, mut keeping, records_failed } = self;
+        let Self { desk, env, queue, reading, outbox, mut keeping, upkeep, records_failed } = self;
         let calls = queue.stream().map(|ticket| Ok::<_, Infallible>(job_call(&ticket)));
         let runner = BlueprintRunner::builder(Unregistered, env)
             .router(jobs::router(desk.clone()))
@@ -224,6 +250,7 @@ impl Node {
             () = stop.cancelled() => Ok(()),
         };
         stop.cancel();
+        upkeep.stop.cancel();
         if tokio::time::timeout(FINISH_TIMEOUT, desk.finish()).await.is_err() {
             // Their keeper stays up to the last: without it they would be answered as failed.
             tracing::warn!("calls in hand are left for the next start");
@@ -233,57 +260,82 @@ impl Node {
         if !keeping.task.is_finished() && tokio::time::timeout(FINISH_TIMEOUT, keeping.task).await.is_err() {
             tracing::warn!("the sandbox keeper did not end in time");
         }
+        if tokio::time::timeout(POOL_EMPTY_TIMEOUT, upkeep.task).await.is_err() {
+            tracing::warn!("the pool is left for the next start to empty");
+        }
         ended
     }
 }
 
-/// What reads the chain and approves.
-struct Reader {
-    chain: Chain,
-    records: Records,
-    fleet: Fleet,
-    sender: Sender,
-    me: Address,
+/// Makes sure that the records are of this operator on this chain.
+fn bind(records: &Records, chain: &Chain, me: Address) -> Result<(), RecordsError> {
+    let deployment = chain.deployment();
+    records.bind(&format!(
+        "operator {me} of blueprint {} at {} on chain {}",
+        deployment.blueprint_id, deployment.manager, deployment.chain_id
+    ))?;
+    tracing::info!(operator = %me, chain = deployment.chain_id, node = connect::host_of(&deployment.rpc_url), "connected");
+    Ok(())
 }
 
-impl Reader {
-    /// Starts reading; the calls that are due go into the queue. The task ends before `stop` only by an error.
-    fn start(
-        self,
-        config: &Config,
-        (outbox, queue): (Outbox, JobQueue),
-        head: Head,
-        stop: CancellationToken,
-    ) -> JoinHandle<Result<(), RecordsError>> {
-        let Self { chain, records, fleet, sender, me } = self;
-        let reconciler = Reconciler {
-            chain: chain.clone(),
-            records: records.clone(),
-            fleet: fleet.clone(),
-            sender: sender.clone(),
-            me,
-        };
-        tokio::spawn(reconciler.run(stop.clone()));
-        let offer = config.offer.clone();
-        let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, me };
-        tokio::spawn(approvals.run(head.height, stop.clone()));
+/// Starts the sandbox keeper where a former life left it.
+fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, Keeping), RecordsError> {
+    let (keeper, fleet) = Keeper::new(capacity, ports);
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(keeper.run(records.sandboxes()?, stop.clone()));
+    Ok((fleet, Keeping { task, stop }))
+}
 
-        let intake = Arc::new(Intake {
-            chain: chain.clone(),
-            records: records.clone(),
-            fleet: fleet.clone(),
-            outbox: outbox.clone(),
-            queue,
-            duty: Duty::new(chain.clone(), me),
-            service: config.chain.service,
-            services: Mutex::default(),
-        });
-        let sweep = Sweep { chain: chain.clone(), records: records.clone(), intake: intake.clone() };
-        tokio::spawn(sweep.run(stop.clone()));
-        let confirmations = confirmations(config, &chain);
-        let source = Source { chain, records, fleet, outbox, intake, confirmations };
-        tokio::spawn(source.run(head.looks, stop))
+/// What quotes are made with.
+fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet) -> QuoteParts {
+    QuoteParts {
+        chain: chain.clone(),
+        key: key.clone(),
+        fleet: fleet.clone(),
+        menu: config.engine.menu.clone(),
+        offer: config.offer.clone(),
+        service: config.chain.service,
     }
+}
+
+/// Starts what reads the chain and approves; the calls that are due go into the queue. The task ends before it is told to
+/// only by an error.
+fn read(
+    parts: Operations,
+    config: &Config,
+    (outbox, queue): (Outbox, JobQueue),
+    head: Head,
+    stop: CancellationToken,
+) -> JoinHandle<Result<(), RecordsError>> {
+    let Operations { chain, records, fleet, sender, intake, metrics: _, me } = parts;
+    let reconciler =
+        Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
+    tokio::spawn(reconciler.run(stop.clone()));
+    let (offer, policy) = (config.offer.clone(), config.policy.clone());
+    let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, policy, intake, me };
+    tokio::spawn(approvals.run(head.height, stop.clone()));
+
+    let admittance = Arc::new(Admittance {
+        chain: chain.clone(),
+        records: records.clone(),
+        fleet: fleet.clone(),
+        outbox: outbox.clone(),
+        queue,
+        duty: Duty::new(chain.clone(), me),
+        service: config.chain.service,
+        services: Mutex::default(),
+    });
+    let sweep = Sweep { chain: chain.clone(), records: records.clone(), admittance: admittance.clone() };
+    tokio::spawn(sweep.run(stop.clone()));
+    let confirmations = confirmations(config, &chain);
+    let source = Source { chain, records, fleet, outbox, admittance, confirmations };
+    tokio::spawn(source.run(head.looks, stop))
+}
+
+/// What is looked at before an effect begins.
+fn fence(config: &Config, chain: &Chain, me: Address, looks: watch::Receiver<Look>) -> Fence {
+    let head_age_s_max = config.chain.head_age_s_max.unwrap_or(if is_local(chain) { 0 } else { HEAD_AGE_S_MAX });
+    Fence { duty: Duty::new(chain.clone(), me), looks, head_age_s_max }
 }
 
 /// The runner neither registers nor exits after it: that is done before it starts.
@@ -303,18 +355,32 @@ impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
 }
 
 /// Waits for the engine: one that is down is no reason to end.
-async fn containers(config: &Config, places: &Places) -> Arc<dyn Containers> {
-    let engine = &config.engine;
-    let connect = || DockerContainers::connect(&engine.host, places.clone(), engine.runtime.clone());
-    Arc::new(until_answered("container engine", connect).await)
+async fn containers(config: &Config, places: &Places) -> Result<Arc<DockerContainers>, DiskError> {
+    let disks = Disks::open(&config.data_dir, config.engine.disk_quota).await?;
+    let connect = || DockerContainers::connect(&config.engine, places.clone(), disks.clone());
+    Ok(Arc::new(until_answered("container engine", connect).await))
 }
 
-fn serve_api(listener: TcpListener, api: Api) {
-    tokio::spawn(async move {
-        if let Err(error) = api::serve(listener, Arc::new(api)).await {
-            tracing::error!(%error, "the API ended");
-        }
-    });
+/// Starts to keep the pool filled and the host swept.
+fn keep_host(
+    containers: Arc<DockerContainers>,
+    records: Records,
+    sidecars: Arc<dyn Sidecars>,
+    capacity: Capacity,
+) -> Keeping {
+    let stop = CancellationToken::new();
+    let upkeep = Upkeep { census: Arc::new(records), sidecars, capacity };
+    Keeping { task: tokio::spawn(containers.keep(upkeep, stop.clone())), stop }
+}
+
+#[async_trait]
+impl Census for Records {
+    async fn living(&self) -> Result<Vec<Sandbox>, Box<dyn Error + Send + Sync>> {
+        let records = self.clone();
+        let mut sandboxes = tokio::task::spawn_blocking(move || records.sandboxes()).await??;
+        sandboxes.retain(|sandbox| !sandbox.phase.is_final());
+        Ok(sandboxes)
+    }
 }
 
 /// Local chains make a block per transaction, so there nothing ever gains a second confirmation by itself.
@@ -341,7 +407,7 @@ fn environment(config: &Config, chain: &Chain) -> BlueprintEnvironment {
     let deployment = chain.deployment();
     let mut env = BlueprintEnvironment::default();
     env.http_rpc_endpoint = deployment.rpc_url.clone();
-    env.keystore_uri = config.keystore_uri.clone();
+    env.keystore_uri = config.keystore.uri.clone();
     env.data_dir = config.data_dir.clone();
     env.bridge_socket_path = config.bridge_socket.clone();
     env.test_mode = config.bridge_socket.is_none();

@@ -3,20 +3,32 @@
 //! The names of the Blueprint SDK (`HTTP_RPC_URL`, `KEYSTORE_URI`, `BLUEPRINT_ID`, …) are used where it has one, so that
 //! the same environment starts the node alone and under the Blueprint Manager.
 
+mod operations;
+
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use alloy::primitives::{Address, U256};
 use alloy::transports::http::reqwest::Url;
+use alloy::transports::http::reqwest::header::HeaderValue;
+use ipnet::IpNet;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::request::{Images, Resources};
+use sandbox_fleet::request::{Images, Menu, Resources};
 use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
+use sandbox_protocol::limits::{TOKEN_LIFE_S_DEFAULT, TOKEN_LIFE_S_MAX};
 
+pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, read_keystore};
+
+use crate::api::TlsFiles;
+use crate::chain::policy::Policy;
+use crate::docker::DiskQuota;
 use crate::limits::{
-    JOBS_CONCURRENT_DEFAULT, JOBS_CONCURRENT_MAX, QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN,
+    JOBS_CONCURRENT_DEFAULT, JOBS_CONCURRENT_MAX, POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT,
+    QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN, TOKEN_LIFE_S_MIN,
 };
+use crate::outside::OutsideConfig;
 
 const WEI_PER_GWEI: u128 = 1_000_000_000;
 
@@ -24,14 +36,20 @@ const WEI_PER_GWEI: u128 = 1_000_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) chain: ChainConfig,
-    pub(crate) keystore_uri: String,
+    pub(crate) keystore: KeystoreConfig,
+    pub(crate) policy: Policy,
+    pub(crate) heartbeat: HeartbeatConfig,
+    /// Where operators stake; only looked at by `operator doctor`.
+    pub(crate) staking: Option<Address>,
     /// State that must survive.
     pub(crate) data_dir: PathBuf,
     /// Sockets of running sandboxes.
     pub(crate) run_dir: PathBuf,
     pub(crate) api_listen: SocketAddr,
+    pub(crate) api: ApiConfig,
     pub(crate) offer: OfferConfig,
     pub(crate) engine: EngineConfig,
+    pub(crate) outside: OutsideConfig,
     /// Register, serve nothing: what the Blueprint Manager asks of a blueprint before there is a service.
     pub(crate) register_only: bool,
     /// The Blueprint Manager's socket; without it the node runs alone.
@@ -68,10 +86,21 @@ pub(crate) struct OfferConfig {
     pub(crate) token_prices_per_hour: BTreeMap<Address, U256>,
     /// Seconds that a quote is good for.
     pub(crate) quote_life_s: u64,
-    /// Least wei for a create at which services are approved.
-    pub(crate) create_price_min: U256,
     /// Where customers reach the API.
     pub(crate) api_url: String,
+}
+
+/// How the API is served.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ApiConfig {
+    /// Certificate and key; without them TLS is a proxy's matter.
+    pub(crate) tls: Option<TlsFiles>,
+    /// Proxies whose word on who asks is believed.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Origins whose pages may ask.
+    pub(crate) cors_origins: Vec<HeaderValue>,
+    /// Life of a token whose sign-in message names no end, in seconds.
+    pub(crate) token_life_s: u64,
 }
 
 /// The container engine.
@@ -80,7 +109,11 @@ pub(crate) struct EngineConfig {
     pub(crate) host: String,
     /// Another runtime than the engine's default.
     pub(crate) runtime: Option<String>,
-    pub(crate) images: Images,
+    /// How sandboxes are kept to their disk's size.
+    pub(crate) disk_quota: DiskQuota,
+    /// Containers that are started before they are asked for.
+    pub(crate) pool_size: usize,
+    pub(crate) menu: Menu,
 }
 
 /// How the process logs.
@@ -97,21 +130,26 @@ impl Config {
         let api_listen = or_default(source, "API_LISTEN", SocketAddr::from(([127, 0, 0, 1], 9944)))?;
         Ok(Self {
             chain: read_chain(source)?,
-            keystore_uri: or_default(source, "KEYSTORE_URI", "./keystore".to_owned())?,
-            data_dir: required(source, "DATA_DIR")?,
+            keystore: read_keystore(source)?,
+            policy: operations::read_policy(source)?,
+            heartbeat: operations::read_heartbeat(source)?,
+            staking: optional::<Address>(source, "STAKING_CONTRACT")?.filter(|contract| !contract.is_zero()),
+            data_dir: data_dir(source)?,
             run_dir: or_default(source, "RUN_DIR", PathBuf::from("/run/agent-sandbox"))?,
             api_listen,
+            api: read_api(source)?,
             offer: read_offer(source, api_listen)?,
             engine: read_engine(source)?,
+            outside: OutsideConfig::read(source)?,
             register_only: switch(source, "REGISTRATION_MODE_ON")?,
             bridge_socket: bridge_socket(source)?,
         })
     }
 }
 
-/// The key's place alone: what commands besides `run` need.
-pub(crate) fn keystore_uri(source: &impl Source) -> Result<String, ConfigError> {
-    or_default(source, "KEYSTORE_URI", "./keystore".to_owned())
+/// The state's place alone: what commands that need no chain read.
+pub(crate) fn data_dir(source: &impl Source) -> Result<PathBuf, ConfigError> {
+    required(source, "DATA_DIR")
 }
 
 /// Reads how to log.
@@ -166,13 +204,54 @@ fn read_offer(source: &impl Source, listen: SocketAddr) -> Result<OfferConfig, C
         return Err(ConfigError::invalid("API_URL", api_url, "not a URL"));
     }
     Ok(OfferConfig {
-        capacity: Capacity { sandboxes, resources, cpu_cores_each_max: cores },
+        capacity: Capacity {
+            sandboxes,
+            sandboxes_each_max: or_default(source, "CAPACITY_SANDBOXES_PER_CUSTOMER", sandboxes)?,
+            resources,
+            cpu_cores_each_max: cores,
+        },
         price_per_hour: or_default(source, "PRICE_PER_HOUR_WEI", U256::from(10_u64.pow(15)))?,
         token_prices_per_hour: read_token_prices(source)?,
         quote_life_s: read_quote_life(source)?,
-        create_price_min: or_default(source, "CREATE_PRICE_MIN_WEI", U256::ZERO)?,
         api_url: api_url.trim_end_matches('/').to_owned(),
     })
+}
+
+fn read_api(source: &impl Source) -> Result<ApiConfig, ConfigError> {
+    const CERTIFICATE: &str = "TLS_CERT_FILE";
+    const KEY: &str = "TLS_KEY_FILE";
+    let lone = |name: &str, other: &str| ConfigError::invalid(name, "", format!("it goes together with {other}"));
+    let tls = match (optional::<PathBuf>(source, CERTIFICATE)?, optional::<PathBuf>(source, KEY)?) {
+        (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err(lone(KEY, CERTIFICATE)),
+        (None, Some(_)) => return Err(lone(CERTIFICATE, KEY)),
+    };
+    let net = |word: String| {
+        let found = word.parse::<IpNet>().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
+        found.ok_or_else(|| ConfigError::invalid("TRUSTED_PROXIES", word, "give addresses or networks, by commas"))
+    };
+    let origin = |word: String| {
+        let is_origin = word.parse::<Url>().is_ok_and(|url| url.origin().ascii_serialization() == word);
+        let header = HeaderValue::from_str(&word).ok().filter(|_| is_origin);
+        header.ok_or_else(|| ConfigError::invalid("CORS_ORIGINS", word, "give origins such as https://app.example"))
+    };
+    Ok(ApiConfig {
+        tls,
+        trusted_proxies: list(source, "TRUSTED_PROXIES")?.into_iter().map(net).collect::<Result<_, _>>()?,
+        cors_origins: list(source, "CORS_ORIGINS")?.into_iter().map(origin).collect::<Result<_, _>>()?,
+        token_life_s: read_token_life(source)?,
+    })
+}
+
+fn read_token_life(source: &impl Source) -> Result<u64, ConfigError> {
+    const NAME: &str = "TOKEN_TTL_SECONDS";
+    let life_s = or_default(source, NAME, TOKEN_LIFE_S_DEFAULT)?;
+    if (TOKEN_LIFE_S_MIN..=TOKEN_LIFE_S_MAX).contains(&life_s) {
+        return Ok(life_s);
+    }
+    let range = format!("a token is good for {TOKEN_LIFE_S_MIN} to {TOKEN_LIFE_S_MAX} seconds");
+    Err(ConfigError::invalid(NAME, life_s.to_string(), range))
 }
 
 /// `TOKEN=AMOUNT`, by commas.
@@ -203,10 +282,34 @@ fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
     if !host.starts_with("unix://") {
         return Err(ConfigError::invalid("DOCKER_HOST", host, "the engine must be on this host: give unix:///path"));
     }
-    let allowed: String = or_default(source, "SANDBOX_IMAGES_ALLOWED", String::new())?;
-    let allowed = allowed.split(',').map(str::trim).filter(|image| !image.is_empty()).map(str::to_owned).collect();
     let default = or_default(source, "SANDBOX_IMAGE", "agent-sandbox-sidecar:dev".to_owned())?;
-    Ok(EngineConfig { host, runtime: optional(source, "SANDBOX_RUNTIME")?, images: Images { default, allowed } })
+    let menu = Menu {
+        images: Images { default, allowed: list(source, "SANDBOX_IMAGES_ALLOWED")? },
+        runtimes: list(source, "SANDBOX_RUNTIMES_ALLOWED")?,
+        idle_timeout_s_default: Some(or_default(source, "IDLE_TIMEOUT_SECONDS", 0)?).filter(|seconds| *seconds != 0),
+    };
+    Ok(EngineConfig {
+        host,
+        runtime: optional(source, "SANDBOX_RUNTIME")?,
+        disk_quota: or_default(source, "DISK_QUOTA", DiskQuota::Loop)?,
+        pool_size: read_pool_size(source)?,
+        menu,
+    })
+}
+
+fn read_pool_size(source: &impl Source) -> Result<usize, ConfigError> {
+    const NAME: &str = "POOL_SIZE";
+    let size = or_default(source, NAME, POOL_SIZE_DEFAULT)?;
+    if size <= POOL_SIZE_MAX {
+        return Ok(size);
+    }
+    Err(ConfigError::invalid(NAME, size.to_string(), format!("the pool holds at most {POOL_SIZE_MAX} containers")))
+}
+
+/// Words, by commas.
+fn list(source: &impl Source, name: &str) -> Result<Vec<String>, ConfigError> {
+    let text: String = or_default(source, name, String::new())?;
+    Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
 fn bridge_socket(source: &impl Source) -> Result<Option<PathBuf>, ConfigError> {
@@ -241,7 +344,7 @@ mod tests {
     fn the_defaults_need_three_settings() {
         let config = read(&[]).unwrap();
         assert_eq!(config.offer.api_url, "http://127.0.0.1:9944");
-        assert_eq!(config.engine.images.default, "agent-sandbox-sidecar:dev");
+        assert_eq!(config.engine.menu.images.default, "agent-sandbox-sidecar:dev");
         assert_eq!(config.bridge_socket, None);
         assert_eq!(Config::read(&HashMap::new()).unwrap_err().to_string(), "TANGLE_CONTRACT is not set");
     }
@@ -262,6 +365,22 @@ mod tests {
     }
 
     #[test]
+    fn the_api_speaks_tls_believes_proxies_and_lets_pages_in_as_it_is_told() {
+        let plain = read(&[]).unwrap().api;
+        assert_eq!((plain.tls, plain.trusted_proxies.len(), plain.cors_origins.len()), (None, 0, 0));
+        let told = read(&[
+            ("TLS_CERT_FILE", "/cert.pem"),
+            ("TLS_KEY_FILE", "/key.pem"),
+            ("TRUSTED_PROXIES", "10.0.0.0/8, ::1"),
+            ("CORS_ORIGINS", "https://app.example,http://localhost:3000"),
+            ("TOKEN_TTL_SECONDS", "60"),
+        ]);
+        let told = told.unwrap().api;
+        assert_eq!(told.tls, Some(TlsFiles { certificate: "/cert.pem".into(), key: "/key.pem".into() }));
+        assert_eq!((told.trusted_proxies.len(), told.cors_origins.len(), told.token_life_s), (2, 2, 60));
+    }
+
+    #[test]
     fn a_bad_value_ends_the_start() {
         for (name, text) in [
             ("TANGLE_CONTRACT", "0x12"),
@@ -272,6 +391,14 @@ mod tests {
             ("DOCKER_HOST", "tcp://1.2.3.4:2375"),
             ("API_URL", "not a url"),
             ("TEST_MODE", "maybe"),
+            ("DISK_QUOTA", "xfs"),
+            ("POOL_SIZE", "257"),
+            ("TLS_KEY_FILE", "/key.pem"),
+            ("TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("CORS_ORIGINS", "https://app.example/"),
+            ("CORS_ORIGINS", "*"),
+            ("TOKEN_TTL_SECONDS", "59"),
+            ("TOKEN_TTL_SECONDS", "86401"),
             ("QUOTE_TTL_SECONDS", "14"),
             ("JOBS_CONCURRENT", "0"),
             ("JOBS_CONCURRENT", "1025"),
@@ -281,6 +408,7 @@ mod tests {
             ("PRICE_PER_HOUR_TOKENS", "0x7bc06c482DEAd17c0e297aFbC32f6e63d3846650"),
         ] {
             let refused = read(&[(name, text)]).unwrap_err();
+            let name = if name == "TLS_KEY_FILE" { "TLS_CERT_FILE" } else { name };
             assert!(refused.starts_with(&format!("{name}=")), "{refused}");
         }
     }

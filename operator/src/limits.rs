@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, EXEC_RUNNING_MAX, JOB_INPUT_BYTES_MAX, WAIT_S_MAX};
+use sandbox_protocol::limits::{
+    EXEC_OUTPUT_BYTES_MAX, EXEC_RUNNING_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT,
+    WAIT_S_MAX, WALLET_SIGNATURE_BYTES_MAX,
+};
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
 /// Calls of one customer that wait in memory; more wait on disk.
@@ -36,7 +39,7 @@ pub(crate) const SWEEP_SERVICES_MAX: u64 = 256;
 /// Questions to the node at a time in a round.
 pub(crate) const SWEEP_AT_ONCE_MAX: usize = 16;
 /// Pause between two rounds.
-pub(crate) const SWEEP_PAUSE: Duration = Duration::from_secs(20);
+pub(crate) const RECOUNT_PAUSE: Duration = Duration::from_secs(20);
 /// Age of the last sight of the chain at which no effect begins.
 pub(crate) const VIEW_AGE_MAX: Duration = Duration::from_secs(20);
 /// Age of the newest block, by its own time, at which no effect begins. Local chains make blocks only when there is cause.
@@ -94,6 +97,31 @@ pub(crate) const HEAD_LOOKS_MAX: u32 = 50;
 
 /// Time for one request to the container engine.
 pub(crate) const ENGINE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for a program that makes, copies or mounts a disk.
+pub(crate) const DISK_TOOL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of the host's disk below which no disk is made.
+pub(crate) const HOST_FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+/// How often a mount that something uses is let go of; the last time whoever uses it.
+pub(crate) const UNMOUNT_TRIES_MAX: u32 = 20;
+/// Pause between two of these.
+pub(crate) const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
+/// Pause between two looks for what belongs to nobody.
+pub(crate) const SWEEP_PAUSE: Duration = Duration::from_secs(60);
+/// Containers that wait for a create, unless told otherwise: one create at a time finds one, also while it is replaced,
+/// and a host hardly feels them (a sidecar idles in a few megabytes).
+pub(crate) const POOL_SIZE_DEFAULT: usize = 2;
+/// Most containers that may wait.
+pub(crate) const POOL_SIZE_MAX: usize = 256;
+/// Containers that are started for the pool at a time.
+pub(crate) const POOL_STARTS_MAX: usize = 2;
+/// How long creates hold refills back.
+pub(crate) const POOL_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause after a container could not be made ready.
+pub(crate) const POOL_RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Pause between two looks whether those that wait still run.
+pub(crate) const POOL_LOOK_PAUSE: Duration = Duration::from_secs(15);
+/// Time for the pool to be emptied when the process ends; the next start removes what is left.
+pub(crate) const POOL_EMPTY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for a started sidecar to answer.
 pub(crate) const SIDECAR_START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause between two questions whether it answers.
@@ -102,6 +130,10 @@ pub(crate) const SIDECAR_START_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) const SIDECAR_SLACK: Duration = Duration::from_secs(15);
 /// Two outputs as base64, with room for the rest of the reply.
 pub(crate) const SIDECAR_REPLY_BYTES_MAX: usize = EXEC_OUTPUT_BYTES_MAX * 3 + 64 * 1024;
+/// Bytes of a sidecar's refusal.
+pub(crate) const SIDECAR_ERROR_BYTES_MAX: usize = 16 * 1024;
+/// What is read of a snapshot at a time on its way into a sandbox.
+pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Longest path of a Unix socket on Linux, without its closing NUL.
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -113,6 +145,12 @@ pub(crate) const STANDING_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for a sandbox to be removed: most of what the contract gives for the answer.
 pub(crate) const DELETE_TIMEOUT: Duration = Duration::from_secs(280);
+/// Time for a sandbox to be stopped: the engine gives its processes a while to end by themselves.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(280);
+/// Time for a sandbox to run where a snapshot may have to be restored first.
+pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(580);
+/// Time for a snapshot to be written: most of what the contract gives for the answer.
+pub(crate) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1_700);
 /// How often a sidecar that does not answer is asked what became of a command.
 pub(crate) const ATTACH_ATTEMPTS_MAX: u32 = 5;
 /// Time for a command beyond its own: to reach its sidecar, also when that must be started first.
@@ -143,8 +181,6 @@ pub(crate) const API_LAST_REQUEST_MAX: Duration = Duration::from_secs(WAIT_S_MAX
 pub(crate) const API_UNKNOWN_WAITS_MAX: usize = 128;
 /// Body of a question for a quote: inputs as hex, and the rest.
 pub(crate) const API_QUOTE_BODY_BYTES_MAX: usize = 2 * JOB_INPUT_BYTES_MAX + 1_024;
-/// Time for that body to come.
-pub(crate) const API_QUOTE_READ_MAX: Duration = Duration::from_secs(10);
 /// Questions for quotes at a time, each of which may ask the node; one more is told to come back.
 pub(crate) const API_QUOTES_MAX: usize = 32;
 /// How long the node's word on a service is good for quotes.
@@ -157,14 +193,104 @@ pub(crate) const QUOTE_LIFE_S_MIN: u64 = 15;
 pub(crate) const QUOTE_LIFE_S_DEFAULT: u64 = 300;
 /// Most time: the core takes none that is older.
 pub(crate) const QUOTE_LIFE_S_MAX: u64 = QUOTE_AGE_S_MAX - QUOTE_SPREAD_S_MAX;
-/// Time for the sandbox keeper to say its count to who reads the metrics.
-pub(crate) const METRICS_COUNT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the sandbox keeper to answer who asks over HTTP; it does not wait for engines, so it is there or it hangs.
+pub(crate) const API_KEEPER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the node of the chain to answer for who asks over HTTP.
+pub(crate) const API_CHAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for something that is done to a sandbox; what takes longer goes on, and the request is answered.
+pub(crate) const API_ACT_TIMEOUT: Duration = Duration::from_secs(WAIT_S_MAX);
+/// Snapshots that are taken over HTTP at a time; one more is told to come back.
+pub(crate) const API_SNAPSHOTS_MAX: usize = 4;
+/// Time for a body to come.
+pub(crate) const API_BODY_READ_MAX: Duration = Duration::from_secs(10);
+/// Bodies that name a thing or two.
+pub(crate) const API_SMALL_BODY_BYTES_MAX: usize = 8 * 1024;
+
+/// Requests in a second of who signed in, and how many of them at once.
+pub(crate) const API_ADDRESS_PER_S: u64 = 100;
+/// See [`API_ADDRESS_PER_S`].
+pub(crate) const API_ADDRESS_BURST: u64 = 200;
+/// Requests in a second from one address, or one IPv6 network of 64 bits, of those who did not; and how many at once. This
+/// host's own are not counted: a proxy.
+pub(crate) const API_PLACE_PER_S: u64 = 50;
+/// See [`API_PLACE_PER_S`].
+pub(crate) const API_PLACE_BURST: u64 = 100;
+/// Addresses and places whose requests are counted apart; the rest shares one count.
+pub(crate) const API_PRINCIPALS_MAX: usize = 16_384;
+
+/// A sign-in message with a contract wallet's signature in hex; JSON may write each letter of the former as two.
+pub(crate) const API_SIGN_IN_BODY_BYTES_MAX: usize = 2 * SIWE_MESSAGE_BYTES_MAX + 2 * WALLET_SIGNATURE_BYTES_MAX + 256;
+/// Life of a nonce.
+pub(crate) const NONCE_LIFE_S: u64 = 300;
+/// Used nonces that are remembered; it takes a good signature to use one.
+pub(crate) const NONCES_USED_MAX: usize = 16_384;
+/// How far another clock, a signer's or the newest block's, may be from this one.
+pub(crate) const CLOCK_SKEW_S_MAX: u64 = 60;
+/// Questions to contract wallets at a time, each of which asks the node; one more is told to come back.
+pub(crate) const API_WALLET_CHECKS_MAX: usize = 16;
+/// Gas for a contract wallet to say whether a signature is its own.
+pub(crate) const WALLET_GAS_MAX: u64 = 2_000_000;
+/// Tokens of one address.
+pub(crate) const TOKENS_EACH_MAX: usize = 32;
+/// Tokens of all addresses, with void ones that were not taken out yet.
+pub(crate) const TOKENS_MAX: usize = 16_384;
+/// Least life of a token that an operator may set.
+pub(crate) const TOKEN_LIFE_S_MIN: u64 = 60;
+
+/// Streams of events at a time; one more is told to come back.
+pub(crate) const API_STREAMS_MAX: usize = 256;
+/// Of those, streams of one address.
+pub(crate) const API_STREAMS_EACH_MAX: usize = 8;
+/// Events on their way to a reader; the next one waits.
+pub(crate) const API_STREAM_QUEUE_MAX: usize = 16;
+/// Time for a reader to take an event before it is cut off.
+pub(crate) const API_STREAM_TAKE_MAX: Duration = Duration::from_secs(10);
+/// Pause between two signs of life of a stream, and between two looks whether its token is still good.
+pub(crate) const API_STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Age at which a stream ends, to be taken up again: a connection lives hardly longer.
+pub(crate) const API_STREAM_AGE_MAX: Duration = API_CONNECTION_AGE_MAX;
+/// Events that are read from the log at a time.
+pub(crate) const EVENTS_READ_MAX: usize = 128;
+
+/// Pause between two looks whether the certificate's files have changed.
+pub(crate) const TLS_LOOK_PAUSE: Duration = Duration::from_secs(10);
 
 /// Calls at their end whose records are kept, with the answers. The oldest beyond go.
 pub(crate) const FINAL_CALLS_MAX: usize = 100_000;
+/// Events of sandboxes that are kept. The oldest beyond go.
+pub(crate) const EVENTS_MAX: u64 = 100_000;
 /// Records that go at a time.
 pub(crate) const PRUNE_STEP_MAX: usize = 64;
 
+/// Time between two heartbeats unless told otherwise: what the status registry expects of services by default.
+pub(crate) const HEARTBEAT_S_DEFAULT: u64 = 300;
+/// Least time between two heartbeats.
+pub(crate) const HEARTBEAT_S_MIN: u64 = 2;
+/// Services that heartbeats are sent for, the newest.
+pub(crate) const HEARTBEAT_SERVICES_MAX: usize = 1_000;
+/// Pause between two readings of what the metrics show of the state.
+pub(crate) const GAUGES_PAUSE: Duration = Duration::from_secs(5);
+/// Time for one check of `operator doctor`.
+pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Free space below which a disk is said to be nearly full.
+pub(crate) const DISK_FREE_BYTES_LOW: u64 = 5 * 1024 * 1024 * 1024;
+/// Free space below which nothing can be relied on.
+pub(crate) const DISK_FREE_BYTES_MIN: u64 = 512 * 1024 * 1024;
+/// Time until the certificate of the API ends below which it is to be renewed.
+pub(crate) const TLS_LEFT_S_LOW: i64 = 14 * 24 * 3_600;
+/// Coin below which an operator cannot send for long: some dozens of answers at a usual price of gas.
+pub(crate) const BALANCE_WEI_LOW: u128 = 10_000_000_000_000_000;
+/// Time for an answer of the running node to a command.
+pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(300);
+/// Bytes of such an answer that is read into memory.
+pub(crate) const ADMIN_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Sandboxes or calls that one such answer lists.
+pub(crate) const ADMIN_LIST_MAX: usize = 10_000;
+/// Pause between two looks whether a draining operator is done.
+pub(crate) const DRAIN_PAUSE: Duration = Duration::from_millis(500);
+
 const _: () = assert!(API_PEER_CONNECTIONS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_UNKNOWN_WAITS_MAX < API_CONNECTIONS_MAX);
+const _: () = assert!(API_STREAMS_EACH_MAX < API_STREAMS_MAX && API_STREAMS_MAX < API_CONNECTIONS_MAX);
+const _: () = assert!(TOKENS_EACH_MAX < TOKENS_MAX && TOKEN_LIFE_S_MIN <= TOKEN_LIFE_S_DEFAULT);
 const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_DEFAULT <= QUOTE_LIFE_S_MAX);

@@ -3,29 +3,35 @@
 //! `operator run` is the process's life: configuration before any port, then the state directory, the key, the chain, the
 //! engine; then it serves until told to end, and leaves nothing undone that the next start would not resume.
 
+mod admin;
 mod api;
 mod app;
 mod chain;
+mod commands;
 mod config;
 mod docker;
+mod gauges;
+mod intake;
 mod jobs;
 mod limits;
 mod metrics;
+mod operations;
+mod outside;
+#[cfg(test)]
+mod packaging;
 mod places;
 mod records;
 mod sidecars;
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::io::Read as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sandbox_process::source::{ConfigError, Environment, Overrides, Source};
+use sandbox_process::source::{ConfigError, Environment, Overrides};
 use sandbox_process::{logging, signals};
-use sandbox_sdk::Account;
 
+use crate::commands::Output;
 use crate::config::Config;
 
 /// Rents out AI-agent sandboxes on the Tangle network.
@@ -35,6 +41,9 @@ struct Cli {
     /// Sets a value that otherwise comes from the environment, such as DATA_DIR=/var/lib/operator. Repeatable.
     #[arg(long = "set", value_name = "NAME=VALUE", global = true)]
     set: Vec<String>,
+    /// Prints results as JSON.
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -43,13 +52,10 @@ struct Cli {
 enum Command {
     /// Serves until SIGTERM or SIGINT.
     Run(RunArgs),
-    /// Registers the account with its offer, or publishes a changed one, and ends.
-    Register,
-    /// Works on the operator's key.
-    #[command(subcommand)]
-    Key(KeyCommand),
-    /// Claims what the operator has earned.
-    Claim,
+    /// Prints the OpenAPI document of the API.
+    Openapi,
+    #[command(flatten)]
+    Once(commands::Command),
 }
 
 /// What the Blueprint Manager passes to every blueprint. The environment carries the rest.
@@ -66,20 +72,9 @@ struct RunArgs {
     verbose: u8,
 }
 
-#[derive(Debug, Subcommand)]
-enum KeyCommand {
-    /// Puts a private key, in hex, into the keystore at KEYSTORE_URI.
-    Import {
-        /// File with the key; standard input without it.
-        file: Option<PathBuf>,
-    },
-    /// Prints the address of the key.
-    Show,
-}
-
 fn main() -> ExitCode {
     match start() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("operator: {}", error_chain(error.as_ref()));
             ExitCode::FAILURE
@@ -87,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start() -> Result<(), Box<dyn Error>> {
+fn start() -> Result<ExitCode, Box<dyn Error>> {
     let cli = Cli::parse();
     let mut given: HashMap<_, _> = cli.set.iter().map(|pair| assignment(pair)).collect::<Result<_, _>>()?;
     if let Command::Run(args) = &cli.command {
@@ -99,10 +94,15 @@ fn start() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
-            Command::Run(_) => Ok(app::run(Config::read(&source)?, signals::shutdown()?).await?),
-            Command::Register => Ok(app::register(&Config::read(&source)?).await?),
-            Command::Key(command) => work_on_key(command, &source),
-            Command::Claim => claim(&source).await,
+            Command::Run(_) => {
+                app::run(Config::read(&source)?, signals::shutdown()?).await?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Openapi => {
+                print!("{}", api::openapi()?);
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Once(command) => Ok(commands::perform(command, &source, &Output::new(cli.json)).await?),
         }
     })
 }
@@ -128,30 +128,6 @@ impl RunArgs {
         }
         settings
     }
-}
-
-fn work_on_key(command: KeyCommand, source: &impl Source) -> Result<(), Box<dyn Error>> {
-    let uri = config::keystore_uri(source)?;
-    let key = match command {
-        KeyCommand::Show => chain::key::load(&uri)?,
-        KeyCommand::Import { file: Some(file) } => chain::key::import(&uri, &std::fs::read_to_string(file)?)?,
-        KeyCommand::Import { file: None } => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            chain::key::import(&uri, &text)?
-        }
-    };
-    println!("{}", key.address());
-    Ok(())
-}
-
-async fn claim(source: &impl Source) -> Result<(), Box<dyn Error>> {
-    let chain = chain::connect::find(&config::read_chain(source)?).await?;
-    let key = chain::key::load(&config::keystore_uri(source)?)?;
-    let pending = chain.pending_rewards(key.address()).await?;
-    let mined = Account::new(chain, key).claim_rewards().await?;
-    println!("claimed {pending} wei in {}", mined.transaction);
-    Ok(())
 }
 
 /// An error with its causes, outermost first.

@@ -9,6 +9,8 @@ use crate::limits::SOCKET_PATH_BYTES_MAX;
 
 /// What the sidecar's socket is called in its directory.
 pub(crate) const SOCKET_FILE: &str = "sidecar.sock";
+/// What the socket of its way out is called there.
+pub(crate) const EGRESS_SOCKET_FILE: &str = "egress.sock";
 
 /// Names and paths, made from a node's own tag so that several nodes may share one engine.
 #[derive(Debug, Clone)]
@@ -48,25 +50,49 @@ impl Places {
         &self.run_dir
     }
 
-    /// Name of the sandbox's container, and prefix of its volumes'.
+    /// Name of the sandbox's container.
     pub(crate) fn name(&self, id: SandboxId) -> String {
         format!("{id}-{}", self.tag)
     }
 
-    /// The directory that the sandbox's sidecar has its socket in.
-    pub(crate) fn socket_dir(&self, id: SandboxId) -> PathBuf {
-        self.run_dir.join(self.name(id))
+    /// The directory that a vessel's sidecar has its socket in.
+    pub(crate) fn socket_dir(&self, vessel: &str) -> PathBuf {
+        self.run_dir.join(vessel)
     }
 
-    /// That socket.
-    pub(crate) fn socket(&self, id: SandboxId) -> PathBuf {
-        self.socket_dir(id).join(SOCKET_FILE)
+    /// Vessels of this node of which a socket directory is there.
+    pub(crate) fn vessels(&self) -> Vec<String> {
+        let ending = format!("-{}", self.tag);
+        let entries = std::fs::read_dir(&self.run_dir).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.ends_with(&ending)).collect()
+    }
+
+    /// The socket through which everything leaves it that may.
+    pub(crate) fn egress_socket(&self, vessel: &str) -> PathBuf {
+        self.socket_dir(vessel).join(EGRESS_SOCKET_FILE)
+    }
+
+    /// The sidecar's socket.
+    pub(crate) fn socket(&self, vessel: &str) -> PathBuf {
+        self.socket_dir(vessel).join(SOCKET_FILE)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_directory_that_nodes_share_each_sees_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let [ours, theirs] = [1, 2].map(|state| Places::new(dir.path(), Address::ZERO, state).unwrap());
+        assert_eq!(ours.vessels(), Vec::<String>::new());
+        for places in [&ours, &theirs] {
+            std::fs::create_dir(places.socket_dir(&format!("pool-1-{}", places.tag()))).unwrap();
+        }
+        assert_eq!(ours.vessels(), [format!("pool-1-{}", ours.tag())]);
+    }
 
     #[test]
     fn a_directory_in_which_some_socket_could_not_be_bound_is_refused() {

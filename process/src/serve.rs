@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Request;
@@ -36,6 +37,16 @@ pub struct Bounds {
     pub last_request_max: Duration,
 }
 
+/// Who is at the other end of the connection that a request came through: an extension of each.
+#[derive(Debug)]
+pub struct Peer<A>(pub Arc<A>);
+
+impl<A> Clone for Peer<A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 /// Decides who is served.
 pub trait Gate<Peer>: Clone + Send + Sync + 'static {
     /// Held as long as the connection.
@@ -64,7 +75,7 @@ impl<S, G> Doorway<S, G> {
     /// Serves what comes through `listener`, in the background.
     pub fn serve<L, B>(&self, mut listener: L)
     where
-        L: Listener<Io: Unpin + Send, Addr: Send + Sync> + Send + 'static,
+        L: Listener<Io: Unpin + Send, Addr: Send + Sync + 'static> + Send + 'static,
         G: Gate<L::Addr>,
         S: Service<Request<Incoming>, Response = hyper::Response<B>, Error = Infallible, Future: Send>,
         S: Clone + Send + 'static,
@@ -77,7 +88,8 @@ impl<S, G> Doorway<S, G> {
                 loop {
                     let (stream, peer) = accept(&mut listener).await;
                     let Some(pass) = gate.admit(&peer).await else { continue };
-                    let serving = converse(stream, service.clone(), bounds, told.clone());
+                    let known = Known { service: service.clone(), peer: Peer(Arc::new(peer)) };
+                    let serving = converse(stream, known, bounds, told.clone());
                     tasks.spawn(async move {
                         serving.await;
                         drop(pass);
@@ -93,6 +105,27 @@ impl<S, G> Doorway<S, G> {
         self.stop.cancelled().await;
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// A service that is told who asks.
+struct Known<S, A> {
+    service: S,
+    peer: Peer<A>,
+}
+
+impl<S, A> Service<Request<Incoming>> for Known<S, A>
+where
+    S: Service<Request<Incoming>>,
+    A: Send + Sync + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> S::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        self.service.call(request)
     }
 }
 
@@ -146,8 +179,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use hyper::Response;
     use hyper::service::service_fn;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};

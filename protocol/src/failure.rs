@@ -8,6 +8,7 @@ use crate::receipt::Outcome;
 /// A reason. The text form travels in receipts and error bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum FailureCode {
     /// A field is not what its description demands.
     BadRequest,
@@ -25,6 +26,16 @@ pub enum FailureCode {
     OutputLimit,
     /// The caller's own commands in the sandbox are as many as may run at once.
     SandboxBusy,
+    /// The sandbox is stopped; it can be resumed.
+    SandboxStopped,
+    /// The place that was named for a snapshot may not be used, or does not take it.
+    SnapshotRefused,
+    /// The snapshot that was named cannot be read, or is not what its hash says.
+    SnapshotUnreadable,
+    /// The sandbox's own disk is too small.
+    DiskQuota,
+    /// The operator's own store for snapshots failed.
+    SnapshotStore,
     /// The operator has no room for another sandbox.
     NoCapacity,
     /// The image that the operator promises is not there.
@@ -56,8 +67,13 @@ impl FailureCode {
             | Self::BadEnv
             | Self::Timeout
             | Self::OutputLimit
-            | Self::SandboxBusy => Outcome::Caller,
-            Self::NoCapacity
+            | Self::SandboxBusy
+            | Self::SandboxStopped
+            | Self::SnapshotRefused
+            | Self::SnapshotUnreadable
+            | Self::DiskQuota => Outcome::Caller,
+            Self::SnapshotStore
+            | Self::NoCapacity
             | Self::ImageMissing
             | Self::DiskFull
             | Self::Engine
@@ -73,6 +89,7 @@ impl FailureCode {
     pub const fn retryable(self) -> bool {
         match self {
             Self::SandboxBusy
+            | Self::SnapshotStore
             | Self::NoCapacity
             | Self::ImageMissing
             | Self::DiskFull
@@ -86,6 +103,10 @@ impl FailureCode {
             | Self::BadEnv
             | Self::Timeout
             | Self::OutputLimit
+            | Self::SandboxStopped
+            | Self::SnapshotRefused
+            | Self::SnapshotUnreadable
+            | Self::DiskQuota
             | Self::Hardening
             | Self::SandboxLost
             | Self::Interrupted => false,

@@ -12,6 +12,7 @@ use crate::receipt::{Outcome, SignedReceipt};
 /// Where a call is on its road, in the order of the road.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CallStatus {
     /// Taken in, not yet answered.
     Pending,
@@ -24,6 +25,7 @@ pub enum CallStatus {
 /// Query of `GET /v1/services/{service}/calls/{call}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct CallQuery {
     /// Seconds that the answer is held back until the call has come as far as `until`, at most 60.
     #[serde(default)]
@@ -39,6 +41,7 @@ const fn answered() -> CallStatus {
 
 /// Answer to `GET /v1/services/{service}/calls/{call}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallBody {
     /// Service id.
     pub service: u64,
@@ -55,6 +58,7 @@ pub struct CallBody {
 
 /// The answer of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AnswerBody {
     /// As on chain.
     pub outcome: Outcome,
@@ -62,6 +66,7 @@ pub struct AnswerBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureCode>,
     /// The response as ABI bytes: what the receipt's hash is of.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub response: Bytes,
     /// The same response, readable.
     pub response_json: Value,
@@ -69,41 +74,51 @@ pub struct AnswerBody {
     pub receipt: SignedReceipt,
     /// The transaction that put the receipt on chain, once known.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub transaction: Option<B256>,
 }
 
 /// Body of `POST /v1/quotes`: what is to be done, for whom. Anybody may ask; only the requester can redeem the quote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QuoteRequest {
     /// Who will submit the job.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub requester: Address,
     /// Service id.
     pub service: u64,
     /// Job id.
     pub job: u8,
     /// The job's inputs as they will be submitted, in hex.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub inputs: Bytes,
 }
 
 /// Answer to `POST /v1/quotes`: the core's `JobQuoteDetails` by plainer names, signed by the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QuoteBody {
     /// Chain id of the EIP-712 domain `TangleQuote`, version 1.
     pub chain_id: u64,
     /// The Tangle core, verifying contract of the domain.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub core: Address,
     /// Who signed, and answers the job.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub operator: Address,
     /// Asset of the price: the service's; zero is the chain's coin.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub asset: Address,
     /// Who alone may redeem it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub requester: Address,
     /// Service id.
     pub service: u64,
     /// Job id.
     pub job: u8,
     /// In the asset's smallest unit.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub price: U256,
     /// Second since 1970 in which it was signed.
     pub timestamp: u64,
@@ -112,14 +127,17 @@ pub struct QuoteBody {
     /// The service's demand for confidential hardware, as the core counts it.
     pub confidentiality: u8,
     /// keccak256 of the inputs.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub inputs_hash: B256,
     /// 65 bytes r, s, v.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub signature: Bytes,
 }
 
 /// Every error of an HTTP API of ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// For programs.
     pub code: String,

@@ -1,16 +1,21 @@
-//! Every word that crosses a process border: job ids, ABI structs, receipts, HTTP and sidecar bodies, limits.
+//! Every word that crosses a process border: job ids, ABI structs, receipts, HTTP and sidecar bodies, sign-in messages, limits.
 //!
 //! Not here: input and output, tasks, clocks, chains. What two sides must agree on stands here once; how either side
 //! obtains or uses it stands with that side.
 
 pub mod abi;
+pub mod egress;
 pub mod exec;
 pub mod failure;
+pub mod holdings;
 pub mod http;
 pub mod jobs;
 pub mod limits;
 pub mod receipt;
 pub mod sandbox_id;
+pub mod session;
+pub mod siwe;
+pub mod snapshot;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

@@ -44,6 +44,9 @@ pub const ENV_VARS_MAX: usize = 256;
 /// Length of an environment variable's name and value together.
 pub const ENV_VAR_BYTES_MAX: usize = 32 * 1024;
 
+/// Time in which a snapshot is made or taken; it is broken off then.
+pub const SNAPSHOT_S_MAX: u64 = 1_800;
+
 /// Inputs of a job; the contract refuses more.
 pub const JOB_INPUT_BYTES_MAX: usize = 64 * 1024;
 
@@ -51,10 +54,27 @@ pub const JOB_INPUT_BYTES_MAX: usize = 64 * 1024;
 pub const SIGNATURE_LIFETIME_S_MAX: u64 = 300;
 /// Longest wait of a long-poll.
 pub const WAIT_S_MAX: u64 = 60;
+/// Length of a sign-in message.
+pub const SIWE_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Letters and digits of a sign-in message's nonce, at the least.
+pub const SIWE_NONCE_LETTERS_MIN: usize = 8;
+/// Resources of a sign-in message.
+pub const SIWE_RESOURCES_MAX: usize = 16;
+/// Length of a contract wallet's signature.
+pub const WALLET_SIGNATURE_BYTES_MAX: usize = 4 * 1024;
+/// Life of a token, unless its message says less or its operator something else.
+pub const TOKEN_LIFE_S_DEFAULT: u64 = 3_600;
+/// Most life of a token.
+pub const TOKEN_LIFE_S_MAX: u64 = 24 * 3_600;
+/// Entries of a page of a list that names no number.
+pub const PAGE_ENTRIES_DEFAULT: u64 = 50;
+/// Most entries of a page of a list.
+pub const PAGE_ENTRIES_MAX: u64 = 100;
 
 const _: () = assert!(EXEC_TIMEOUT_MS_DEFAULT <= EXEC_TIMEOUT_MS_MAX);
 const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <= MEMORY_MB_MAX);
 const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
+const _: () = assert!(TOKEN_LIFE_S_DEFAULT <= TOKEN_LIFE_S_MAX && PAGE_ENTRIES_DEFAULT <= PAGE_ENTRIES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
 
 #[cfg(test)]

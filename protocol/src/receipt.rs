@@ -15,6 +15,7 @@ use crate::sandbox_id::CallKey;
 /// How a job ended, as the chain counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[repr(u8)]
 pub enum Outcome {
     /// As asked; also a command that ended with a non-zero exit code.
@@ -117,14 +118,18 @@ pub fn domain(chain_id: u64, core: Address) -> Eip712Domain {
 
 /// A receipt with its domain and signature: all that offline verification needs besides the response's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SignedReceipt {
     /// Chain id of the domain.
     pub chain_id: u64,
     /// The Tangle core, verifying contract of the domain.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub core: Address,
     /// What is attested.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub receipt: SandboxReceipt,
     /// 65 bytes r, s, v by the operator's key.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub signature: Signature,
 }
 

@@ -3,11 +3,13 @@
 //! Settings of later floors (`AGENT_BACKEND`, `OPENCODE_MODEL_API_KEY`, `STORAGE_PATH`) may be set; nothing reads them
 //! yet, and like every other setting they never reach a command.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid};
 use sandbox_process::source::{ConfigError, Source, optional, or_default};
 
+use crate::egress;
 use crate::exec::Identity;
 use crate::http::Token;
 
@@ -15,6 +17,8 @@ use crate::http::Token;
 pub const PORT_DEFAULT: u16 = 8080;
 /// Directory of a command that names none.
 pub const WORKSPACE_DEFAULT: &str = "/workspace";
+/// Home of the user that commands run as.
+pub const HOME_DEFAULT: &str = "/home/agent";
 /// User and group of commands.
 pub const AGENT_ID_DEFAULT: u32 = 1000;
 
@@ -34,6 +38,10 @@ pub struct Config {
     pub doors: Doors,
     /// `AGENT_WORKSPACE_ROOT`.
     pub workspace: PathBuf,
+    /// `AGENT_HOME`: `HOME` of commands, and what a snapshot calls the state.
+    pub home: PathBuf,
+    /// `SIDECAR_EGRESS_SOCKET`: the operator's proxy; without it there is no door out.
+    pub egress: Option<PathBuf>,
     /// `SIDECAR_AUTH_TOKEN`; without one the sidecar makes its own.
     pub token: Option<Token>,
     /// `AGENT_UID` and `AGENT_GID`: who commands run as, where the sidecar may choose.
@@ -67,15 +75,32 @@ impl Config {
     pub fn read(source: &impl Source) -> Result<Self, ConfigError> {
         let workspace = or_default(source, "AGENT_WORKSPACE_ROOT", PathBuf::from(WORKSPACE_DEFAULT))?;
         absolute("AGENT_WORKSPACE_ROOT", &workspace)?;
+        let home = or_default(source, "AGENT_HOME", PathBuf::from(HOME_DEFAULT))?;
+        absolute("AGENT_HOME", &home)?;
+        let egress = optional::<PathBuf>(source, "SIDECAR_EGRESS_SOCKET")?;
+        if let Some(path) = &egress {
+            absolute("SIDECAR_EGRESS_SOCKET", path)?;
+        }
         Ok(Self {
             doors: Doors::read(source)?,
             workspace,
+            home,
+            egress,
             token: token(source)?,
             agent: Identity {
                 uid: Uid::from_raw(unprivileged(source, "AGENT_UID")?),
                 gid: Gid::from_raw(unprivileged(source, "AGENT_GID")?),
             },
         })
+    }
+}
+
+impl Config {
+    /// What every command finds in its environment.
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        let mut environment = if self.egress.is_some() { egress::environment() } else { BTreeMap::new() };
+        environment.insert("HOME".to_owned(), self.home.to_string_lossy().into_owned());
+        environment
     }
 }
 
@@ -123,10 +148,29 @@ mod tests {
     #[test]
     fn nothing_set_means_port_8080_and_the_workspace() {
         let config = read(&[]).unwrap();
+        assert_eq!(config.environment(), BTreeMap::from([("HOME".to_owned(), "/home/agent".to_owned())]));
         assert_eq!((config.doors.socket, config.doors.port), (None, Some(8080)));
         assert_eq!(config.workspace, Path::new("/workspace"));
         assert_eq!((config.agent.uid.as_raw(), config.agent.gid.as_raw()), (1000, 1000));
         assert!(config.token.is_none());
+    }
+
+    #[test]
+    fn commands_are_sent_to_the_door_out_where_there_is_one() {
+        let environment =
+            read(&[("SIDECAR_EGRESS_SOCKET", "/run/e.sock"), ("AGENT_HOME", "/h")]).unwrap().environment();
+        for (name, value) in [
+            ("http_proxy", "http://127.0.0.1:3128"),
+            ("https_proxy", "http://127.0.0.1:3128"),
+            ("HTTP_PROXY", "http://127.0.0.1:3128"),
+            ("HTTPS_PROXY", "http://127.0.0.1:3128"),
+            ("no_proxy", "localhost,127.0.0.1,::1"),
+            ("NO_PROXY", "localhost,127.0.0.1,::1"),
+            ("HOME", "/h"),
+        ] {
+            assert_eq!(environment[name], value, "{name}");
+        }
+        assert_eq!(environment.len(), 7);
     }
 
     #[test]
@@ -143,6 +187,8 @@ mod tests {
             ("SIDECAR_PORT", "65536"),
             ("SIDECAR_SOCKET", "s.sock"),
             ("AGENT_WORKSPACE_ROOT", "work"),
+            ("AGENT_HOME", "home"),
+            ("SIDECAR_EGRESS_SOCKET", "egress.sock"),
             ("AGENT_UID", "0"),
             ("AGENT_GID", "0"),
             ("AGENT_UID", "4294967295"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox_process::serve::Bounds;
-use sandbox_protocol::limits::{EXEC_RUNNING_MAX, EXEC_TIMEOUT_MS_MAX};
+use sandbox_protocol::limits::{EXEC_RUNNING_MAX, EXEC_TIMEOUT_MS_MAX, SNAPSHOT_S_MAX};
 
 /// Connections served at a time; the next waits to be accepted.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -15,8 +15,8 @@ pub const HEADERS_MAX: usize = 64;
 pub const HEADER_READ_MAX: Duration = Duration::from_secs(30);
 /// Age at which a connection gets no further request.
 pub const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
-/// Time that a connection then has for the request in hand: more than the longest command takes.
-pub const LAST_REQUEST_MAX: Duration = Duration::from_secs(400);
+/// Time that a connection then has for the request in hand: more than the longest command or snapshot takes.
+pub const LAST_REQUEST_MAX: Duration = Duration::from_secs(SNAPSHOT_S_MAX + 100);
 /// What one connection may take.
 pub const CONNECTION_BOUNDS: Bounds = Bounds {
     header_bytes_max: HEADER_BYTES_MAX,
@@ -43,6 +43,68 @@ pub const KILL_PAUSE: Duration = Duration::from_millis(2);
 /// Looks at a process tree that try to hold it still before it is killed in motion.
 pub const FREEZE_PASSES_MAX: u32 = 50;
 
+/// Time in which a snapshot is made or taken; it is broken off then.
+pub const SNAPSHOT_MAX: Duration = Duration::from_secs(SNAPSHOT_S_MAX);
+/// Time in which what an earlier restore left is cleared up.
+pub const RECOVERY_MAX: Duration = Duration::from_secs(120);
+/// Time for which the rest of a refused archive is read.
+pub const REFUSED_BODY_MAX: Duration = Duration::from_secs(5);
+/// Bytes read from an export at once.
+pub const EXPORT_CHUNK_BYTES: usize = 64 * 1024;
+/// Such chunks that wait for their reader.
+pub const EXPORT_CHUNKS_MAX: usize = 4;
+/// Bytes of what an archiving process tells at its end: what a pipe holds.
+pub const TOLD_BYTES_MAX: u64 = 64 * 1024;
+
+/// Headers in an archive: more files than this are neither exported nor restored.
+pub const ARCHIVE_ENTRIES_MAX: u64 = 4_000_000;
+/// Bytes of file content in an archive; the disk is the nearer bound.
+pub const ARCHIVE_BYTES_MAX: u64 = 16 * TIB;
+/// Bytes of an extended header: longest path and link target, and attributes that are passed over.
+pub const ARCHIVE_HEADER_BYTES_MAX: usize = 256 * 1024;
+/// Zeros after an archive's end; writers fill a record of theirs.
+pub const ARCHIVE_TRAILING_BYTES_MAX: usize = 1024 * 1024;
+/// Length of a path in an archive: what the kernel takes, less the end mark.
+pub const ARCHIVE_PATH_BYTES_MAX: usize = 4_095;
+/// Directories within each other below a root; each is an open file while it is worked on.
+pub const ARCHIVE_DEPTH_MAX: usize = 512;
+/// Length of one name in a path.
+pub const FILE_NAME_BYTES_MAX: usize = 255;
+/// Length of a link's target: what the kernel takes, less the end mark.
+pub const SYMLINK_BYTES_MAX: usize = 4_095;
+/// Size of a file with holes: the largest of any common file system.
+pub const SPARSE_FILE_BYTES_MAX: u64 = 16 * TIB;
+/// Stretches of data in a file with holes.
+pub const SPARSE_SEGMENTS_MAX: usize = 64 * 1024;
+/// Bytes of the paths by which an export remembers files of several names.
+pub const HARD_LINK_PATH_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes read from or written to a file at once.
+pub const ARCHIVE_BUFFER_BYTES: usize = 256 * 1024;
+/// Characters of a path in an error.
+pub const ERROR_PATH_CHARS_MAX: usize = 256;
+/// How hard to compress: what `zstd` does by itself.
+pub const COMPRESSION_LEVEL: i32 = 3;
+/// Threads that compress, at most as many as there are cores.
+pub const COMPRESSION_WORKERS_MAX: u32 = 4;
+/// Bytes that one such thread takes at a time; a few of them lie in memory for each thread.
+pub const COMPRESSION_JOB_BYTES: u32 = 2 * 1024 * 1024;
+/// Memory of a decompression, as a power of two: 32 MiB, more than any of zstd's ordinary levels asks for.
+pub const DECOMPRESSION_WINDOW_LOG_MAX: u32 = 25;
+const TIB: u64 = 1 << 40;
+
+/// Connections to the operator's proxy at a time; the next waits to be accepted.
+pub const EGRESS_CONNECTIONS_MAX: usize = 256;
+/// Bytes of such a connection on their way, in each direction.
+pub const EGRESS_BUFFER_BYTES: usize = 16 * 1024;
+/// Time for the proxy to take a connection.
+pub const EGRESS_CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Time in which one who cannot be served takes the answer.
+pub const EGRESS_REFUSAL_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a request that are read though it cannot be served.
+pub const EGRESS_REFUSED_BYTES_MAX: u64 = 1024 * 1024;
+/// Pause after a connection that could not be accepted, for want of descriptors say.
+pub const EGRESS_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
 /// Time from the signal to end until the process ends.
 pub const STOP_MAX: Duration = Duration::from_secs(7);
 /// Time that a health check waits for its answer.
@@ -51,3 +113,4 @@ pub const HEALTHCHECK_MAX: Duration = Duration::from_secs(3);
 const _: () = assert!(KILL_MAX.as_millis() + DRAIN_MAX.as_millis() < STOP_MAX.as_millis());
 const _: () = assert!(CONNECTIONS_MAX > EXEC_RUNNING_MAX);
 const _: () = assert!(LAST_REQUEST_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
+const _: () = assert!(LAST_REQUEST_MAX.as_secs() > SNAPSHOT_S_MAX);

@@ -1,6 +1,7 @@
 //! The sidecar's life: read what it is told, open the doors, serve, stop under a deadline.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,25 +11,34 @@ use nix::unistd::geteuid;
 use sandbox_process::logging::{self, Format};
 use sandbox_process::signals;
 use sandbox_process::source::Environment;
+use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router};
 use sandbox_sidecar::limits::STOP_MAX;
-use sandbox_sidecar::{first, healthcheck};
+use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
+use sandbox_sidecar::{egress, first, healthcheck};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// The server inside every sandbox. Settings come from the environment: SIDECAR_PORT, SIDECAR_SOCKET,
-/// SIDECAR_AUTH_TOKEN, AGENT_WORKSPACE_ROOT, AGENT_UID, AGENT_GID.
+/// SIDECAR_AUTH_TOKEN, SIDECAR_EGRESS_SOCKET, AGENT_WORKSPACE_ROOT, AGENT_HOME, AGENT_UID, AGENT_GID.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
     /// Ask the running sidecar whether it answers, instead of being one.
     #[arg(long)]
     healthcheck: bool,
+    #[command(subcommand)]
+    job: Option<Job>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(job) = arguments.job {
+        return job.run();
+    }
     logging::start(Format::Text, "info");
     let ended = if arguments.healthcheck {
         check_health()
@@ -62,8 +72,21 @@ async fn serve(config: Config) -> Result<()> {
     let found = fs::metadata(workspace).with_context(|| format!("AGENT_WORKSPACE_ROOT={}", workspace.display()))?;
     ensure!(found.is_dir(), "AGENT_WORKSPACE_ROOT={}: is no directory", workspace.display());
     let stop = signals::shutdown()?;
-    let engine = Engine::new(workspace, identity(config.agent));
-    let doorway = doorway(router(engine.clone(), token(config.token)?), stop.clone());
+    let identity = identity(config.agent);
+    let engine = Engine::with_environment(workspace, identity, config.environment());
+    let snapshots = Snapshots::new(Settings {
+        program: snapshot::own_program(),
+        workspace: workspace.clone(),
+        home: config.home.clone(),
+        identity,
+        stop: stop.clone(),
+    });
+    if let Err(error) = snapshots.recover().await {
+        tracing::error!(error = &error as &dyn std::error::Error, "a broken restore was not cleared up");
+    }
+    let way_out = way_out(config.egress, &stop).await?;
+    let router = router(engine.clone(), snapshots.clone(), token(config.token)?);
+    let doorway = doorway(router, stop.clone());
     let socket = match &config.doors.socket {
         Some(path) => {
             let (listener, file) = open_socket(path).with_context(|| format!("SIDECAR_SOCKET={}", path.display()))?;
@@ -78,8 +101,22 @@ async fn serve(config: Config) -> Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config.doors, workspace = %workspace.display(), "serving");
     stop.cancelled().await;
     drop(socket);
-    let stopped = timeout(STOP_MAX, async { tokio::join!(engine.stop(), doorway.closed()) }).await;
-    stopped.map(|_| ()).context("did not stop in time")
+    let stopped = timeout(STOP_MAX, async {
+        tokio::join!(engine.stop(), snapshots.stopped(), doorway.closed());
+        way_out.wait().await;
+    });
+    stopped.await.context("did not stop in time")
+}
+
+/// Opens the door out, where there is something behind it.
+async fn way_out(proxy: Option<PathBuf>, stop: &CancellationToken) -> Result<TaskTracker> {
+    let tasks = TaskTracker::new();
+    if let Some(proxy) = proxy {
+        let listener = egress::open().await.context("SIDECAR_EGRESS_SOCKET: cannot listen for commands")?;
+        tasks.spawn(egress::serve(listener, proxy, stop.clone()));
+    }
+    tasks.close();
+    Ok(tasks)
 }
 
 /// Who commands run as: the agent, where this process is root and so may choose.

@@ -12,7 +12,7 @@ use sandbox_sdk::answers::Answers;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::requests::{CreateBuilder, ExecBuilder};
 use sandbox_tests::engine;
-use sandbox_tests::faults::{FaultyNode, Script};
+use sandbox_tests::faulty_rpc::{FaultyNode, Script};
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR};
 use sandbox_tests::wait::until;
 use serde_json::{Value, json};

@@ -34,14 +34,19 @@ impl World {
         self.customer.create(self.service, &[]).await
     }
 
-    /// What of this operator's sandboxes exists on the machine: containers, volumes, socket directories.
+    /// What of this operator's sandboxes exists on the machine: containers, volumes, socket directories, disks, mounts,
+    /// loop devices.
     pub(crate) fn leftovers(&self) -> Result<Vec<String>> {
-        let run_dir = self.node.run_dir();
+        let (run_dir, disks_dir) = (self.node.run_dir(), self.node.disks_dir());
         let mut found = engine::containers(&run_dir)?;
         found.extend(engine::volumes(&run_dir)?);
-        if let Ok(entries) = std::fs::read_dir(&run_dir) {
-            found.extend(entries.flatten().map(|entry| entry.path().display().to_string()));
+        found.extend(engine::mounts_below(&disks_dir)?.iter().map(|mount| mount.display().to_string()));
+        found.extend(engine::loops_below(&disks_dir)?);
+        for dir in [run_dir, disks_dir] {
+            let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+            found.extend(entries.map(|entry| entry.path().display().to_string()));
         }
+        found.retain(|path| !path.ends_with("/disks/templates"));
         Ok(found)
     }
 }

@@ -27,6 +27,11 @@ impl Client {
         Ok(Self { program: program("sandbox")?, addresses: addresses.into(), key_file: key_file.into() })
     }
 
+    /// Where the program keeps its tokens.
+    pub fn config_dir(&self) -> PathBuf {
+        self.key_file.with_extension("config")
+    }
+
     /// Runs `sandbox` with these arguments; whatever comes of it.
     ///
     /// # Errors
@@ -35,6 +40,7 @@ impl Client {
         let mut command = Command::new(&self.program);
         command.args(args).env_clear().stdin(Stdio::null());
         command.env("SANDBOX_DEPLOYMENT", &self.addresses).env("SANDBOX_KEY_FILE", &self.key_file);
+        command.env("SANDBOX_CONFIG_DIR", self.config_dir());
         let mut command = tokio::process::Command::from(command);
         command.kill_on_drop(true).output().await.context("cannot run sandbox")
     }

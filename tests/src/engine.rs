@@ -1,6 +1,6 @@
 //! The container engine, seen through its own command line: independent of the client that the operator uses.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// The image that set-up builds.
 pub const IMAGE: &str = "agent-sandbox-sidecar:dev";
+/// The one with the tools that people expect, which `cargo xtask setup --full` builds.
+pub const FULL_IMAGE: &str = "agent-sandbox-sidecar:full";
 
 /// Runs `docker` and returns its output, whatever its exit code.
 ///
@@ -67,6 +69,47 @@ pub fn clear(run_dir: &Path) -> Result<()> {
         docker_text(&["volume", "rm", "--force", &volume])?;
     }
     Ok(())
+}
+
+/// What is mounted below a directory.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn mounts_below(dir: &Path) -> Result<Vec<PathBuf>> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").context("no table of mounts")?;
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    Ok(points.filter(|point| point.starts_with(dir)).collect())
+}
+
+/// Files below a directory that a loop device is made of, also removed ones.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn loops_below(dir: &Path) -> Result<Vec<String>> {
+    let devices = std::fs::read_dir("/sys/block").context("no block devices")?.flatten();
+    let files = devices.filter_map(|device| std::fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    Ok(files.map(|file| file.trim_end().to_owned()).filter(|file| Path::new(file).starts_with(dir)).collect())
+}
+
+/// Lets go of everything that is mounted below a directory, as a reboot does.
+///
+/// # Errors
+/// Something cannot be unmounted.
+pub fn unmount_below(dir: &Path) -> Result<()> {
+    for point in mounts_below(dir)? {
+        let unmounted = Command::new("umount").arg("--lazy").arg(&point).status().context("cannot run umount")?;
+        ensure!(unmounted.success(), "{} stays mounted", point.display());
+    }
+    Ok(())
+}
+
+/// Runtimes that the engine knows.
+///
+/// # Errors
+/// The engine does not answer.
+pub fn runtimes() -> Result<Vec<String>> {
+    let text = docker_text(&["info", "--format", "{{range $name, $_ := .Runtimes}}{{$name}}\n{{end}}"])?;
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 fn label(run_dir: &Path) -> String {

@@ -55,6 +55,8 @@ impl Node {
             ("RUN_DIR", path("run")),
             ("API_LISTEN", api.to_string()),
             ("SANDBOX_IMAGE", engine::IMAGE.to_owned()),
+            // Containers that are nobody's yet only where a test is about them.
+            ("POOL_SIZE", "0".to_owned()),
             ("RUST_LOG", "info,blueprint=warn".to_owned()),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).to_vec();
@@ -171,6 +173,11 @@ impl Node {
         self.dir.path().join("run")
     }
 
+    /// Where its sandboxes' disks are.
+    pub fn disks_dir(&self) -> PathBuf {
+        self.dir.path().join("data").join("disks")
+    }
+
     /// Its own directory, gone with it.
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -226,6 +233,7 @@ impl Drop for Node {
             report(self.kill());
         }
         report(engine::clear(&self.run_dir()));
+        report(engine::unmount_below(self.dir.path()));
     }
 }
 

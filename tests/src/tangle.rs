@@ -1,6 +1,6 @@
 //! What the tests ask of the Tangle core beyond what our clients do: its hooks, its exits, its bills.
 
-#![allow(missing_docs, unreachable_pub)] // generated; the prose stands with the core
+#![allow(missing_docs, unreachable_pub, clippy::too_many_arguments)] // generated; the prose stands with the core
 
 use alloy::sol;
 

@@ -28,8 +28,8 @@ pub(crate) const NPM_MAX: Duration = minutes(10);
 pub(crate) const ENGINE_START_MAX: Duration = minutes(1);
 /// Pulling an image. Short, because where a registry can be reached it answers at once.
 pub(crate) const PULL_MAX: Duration = minutes(2);
-/// `debootstrap`.
-pub(crate) const DEBOOTSTRAP_MAX: Duration = minutes(15);
+/// `mmdebstrap`, which fetches and unpacks some two hundred packages for the full image.
+pub(crate) const BOOTSTRAP_MAX: Duration = minutes(15);
 /// Packing, importing or building an image from local files.
 pub(crate) const IMAGE_MAX: Duration = minutes(10);
 /// Compiling; includes the wait for another cargo.

@@ -39,8 +39,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install or name what is missing; make the images. Quick when nothing is missing.
-    Setup,
+    /// Install or name what is missing; make the sandbox image. Quick when nothing is missing.
+    Setup {
+        /// Make the full sandbox image too, with the tools that agents and people expect.
+        #[arg(long)]
+        full: bool,
+    },
     /// The customer's journey on a local chain holding the real Tangle core.
     Demo(Passed),
     /// The same chain and operator, kept up, with its endpoints and keys printed.
@@ -84,7 +88,7 @@ fn main() -> ExitCode {
 
 fn perform(place: &Place, task: Task) -> Result<ExitCode> {
     match task {
-        Task::Setup => setup::everything(place).map(|()| ExitCode::SUCCESS),
+        Task::Setup { full } => set_up(place, full).map(|()| ExitCode::SUCCESS),
         Task::Demo(passed) => devkit::delegate(place, "demo", &passed.arguments),
         Task::Devnet(passed) => devkit::delegate(place, "devnet", &passed.arguments),
         Task::Bench(passed) => devkit::delegate(place, "bench", &passed.arguments),
@@ -95,4 +99,9 @@ fn perform(place: &Place, task: Task) -> Result<ExitCode> {
         Task::Slither => check::slither(place),
         Task::Tidy => tidy::command(place),
     }
+}
+
+fn set_up(place: &Place, full: bool) -> Result<()> {
+    setup::everything(place)?;
+    if full { setup::full(place) } else { Ok(()) }
 }

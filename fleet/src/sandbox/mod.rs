@@ -1,14 +1,19 @@
 //! A sandbox as the operator knows it, and the machine that its life follows.
 //!
 //! ```text
-//! requested ──► provisioning ──► running ──► deleting ──► gone
-//!                    │              │
-//!                    ▼              └──(vanished)──► failed
-//!               discarding ──────────────────────────► failed
+//! requested ──► provisioning ──► running ◄──────── resuming
+//!                    │            │ │  │              ▲ │(failed)
+//!                    │            │ │  └─► stopping ─► stopped
+//!                    ▼            │ └──────────────┐   │
+//!               discarding ◄─(vanished)            ▼   ▼
+//!                    │                           deleting
+//!                    ▼                              ▼
+//!                  failed                          gone
 //! ```
 //!
-//! Each phase carries exactly what exists in it. Expiry and deletion differ only in their reason; a container that is
-//! positively found to be missing is an event like any other. Gone and failed are final.
+//! Each phase carries exactly what exists in it. Expiry, idleness and deletion differ only in their reason; a container that
+//! is positively found to be missing is an event like any other. A snapshot is no phase: it is taken of a sandbox that runs, which goes
+//! on running. Gone and failed are final.
 
 mod step;
 
@@ -18,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use step::{Step, step};
 
-use crate::request::SandboxSpec;
+use crate::request::{SandboxSpec, SnapshotUri};
 
 /// What is kept of a sandbox from its request until it is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,20 +36,26 @@ pub struct Sandbox {
     pub spec: SandboxSpec,
     /// Last block in which it lives, as on chain; `None` lives until its service ends.
     pub expires_at_block: Option<u64>,
-    /// What the operator shows its sidecar to be let in. Known to nobody else.
-    pub token: SidecarToken,
+    /// Whether its owner was told that its time is nearly over.
+    #[serde(default)]
+    pub warned: bool,
     /// Where it is in its life.
     pub phase: Phase,
 }
 
-/// A sidecar's bearer token. Never printed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A sidecar's bearer token: what the operator shows it to be let in, known to nobody else. Never printed.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SidecarToken(B256);
 
 impl SidecarToken {
     /// A token of 32 random bytes.
     pub const fn new(random: B256) -> Self {
         Self(random)
+    }
+
+    /// The token of this text, as [`SidecarToken::reveal`] gives it.
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self)
     }
 
     /// The text that goes behind `Bearer`.
@@ -69,6 +80,12 @@ pub enum Phase {
     Provisioning,
     /// The container runs and was found to be as hardened as promised.
     Running(Instance),
+    /// The container is being stopped; its files stay.
+    Stopping(Rest),
+    /// The container is stopped: its files are kept, its memory and cores are free.
+    Stopped(Rest),
+    /// The container is being started again.
+    Resuming(Rest, Option<SnapshotUri>),
     /// The container is being removed for good.
     Deleting(EndReason),
     /// Nothing is left of it.
@@ -79,13 +96,52 @@ pub enum Phase {
     Failed(Failure),
 }
 
-/// A running container, as its inspection showed it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A container, as its inspection showed it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
     /// Name of the container runtime, `runc` say.
     pub runtime: String,
     /// Digest of the image it was made from.
     pub image_digest: String,
+    /// By what the adapters find it, its sidecar and its disk. Records of before it was kept have none, until it is inspected again.
+    #[serde(default)]
+    pub vessel: String,
+    /// Its sidecar's token.
+    #[serde(default)]
+    pub token: SidecarToken,
+}
+
+/// A sandbox at rest, or on its way there or back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// The container that is to be started again.
+    pub instance: Instance,
+    /// Why it was stopped.
+    pub reason: StopReason,
+    /// How often it was to be resumed since, in vain.
+    pub failed_resumes: u32,
+    /// Why the last time.
+    pub failure: Option<Failure>,
+}
+
+impl Rest {
+    fn new(instance: Instance, reason: StopReason) -> Self {
+        Self { instance, reason, failed_resumes: 0, failure: None }
+    }
+
+    fn after(self, failure: Failure) -> Self {
+        Self { failed_resumes: self.failed_resumes.saturating_add(1), failure: Some(failure), ..self }
+    }
+}
+
+/// Why a sandbox was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Its owner asked for it.
+    Asked,
+    /// Nothing happened in it for its idle time.
+    Idle,
 }
 
 /// Why a sandbox ended.
@@ -113,6 +169,14 @@ pub enum Event {
     ProvisionFailed(Failure),
     /// Somebody found it not to answer.
     Check,
+    /// It is to rest.
+    Stop(StopReason),
+    /// The effect [`Effect::Halt`] succeeded.
+    Halted,
+    /// It is to go on, with what a snapshot holds where one is named.
+    Resume(Option<SnapshotUri>),
+    /// The effect [`Effect::Resume`] failed.
+    ResumeFailed(Failure),
     /// It is to end.
     End(EndReason),
     /// The effect [`Effect::Remove`] succeeded.
@@ -129,6 +193,10 @@ pub enum Effect {
     Provision,
     /// See whether the container still is there, start it if it merely stopped.
     Adopt,
+    /// Stop the container and keep what is in it.
+    Halt,
+    /// Start the container again; then restore what is to be restored.
+    Resume,
     /// Remove container, volumes and socket directory; harmless where there are none.
     Remove,
 }
@@ -139,12 +207,29 @@ impl Phase {
         matches!(self, Self::Gone(_) | Self::Failed(_))
     }
 
+    /// The container, where there is one.
+    pub const fn instance(&self) -> Option<&Instance> {
+        match self {
+            Self::Running(instance) => Some(instance),
+            Self::Stopping(rest) | Self::Stopped(rest) | Self::Resuming(rest, _) => Some(&rest.instance),
+            Self::Requested
+            | Self::Provisioning
+            | Self::Deleting(_)
+            | Self::Gone(_)
+            | Self::Discarding(_)
+            | Self::Failed(_) => None,
+        }
+    }
+
     /// The word that customers see.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Requested => "requested",
             Self::Provisioning => "provisioning",
             Self::Running(_) => "running",
+            Self::Stopping(_) => "stopping",
+            Self::Stopped(_) => "stopped",
+            Self::Resuming(..) => "resuming",
             Self::Deleting(_) | Self::Discarding(_) => "deleting",
             Self::Gone(_) => "gone",
             Self::Failed(_) => "failed",

@@ -1,6 +1,7 @@
 //! The transition function of a sandbox's life.
 
-use super::{Effect, Event, Phase};
+use super::{Effect, EndReason, Event, Phase, Rest, StopReason};
+use crate::request::SnapshotUri;
 
 /// What an event does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,62 +16,113 @@ pub enum Step {
 
 /// The phase that follows `phase` when `event` happens. Pure and total.
 pub fn step(phase: &Phase, event: Event) -> Step {
-    match (phase, event) {
-        // Beginning, and picking up after a restart: every effect may be repeated.
-        (Phase::Requested | Phase::Provisioning, Event::Start) => {
-            Step::To(Phase::Provisioning, Some(Effect::Provision))
-        }
-        (Phase::Running(instance), Event::Start) => Step::To(Phase::Running(instance.clone()), Some(Effect::Adopt)),
-        (Phase::Deleting(reason), Event::Start) => Step::To(Phase::Deleting(*reason), Some(Effect::Remove)),
-        (Phase::Discarding(failure), Event::Start) => {
-            Step::To(Phase::Discarding(failure.clone()), Some(Effect::Remove))
-        }
-        (Phase::Gone(_) | Phase::Failed(_), Event::Start) => Step::Already,
-
-        (Phase::Running(instance), Event::Check) => Step::To(Phase::Running(instance.clone()), Some(Effect::Adopt)),
-        (
+    match event {
+        Event::Start => start(phase),
+        Event::Check => match phase {
+            Phase::Running(instance) => Step::To(Phase::Running(instance.clone()), Some(Effect::Adopt)),
             Phase::Requested
             | Phase::Provisioning
+            | Phase::Stopping(_)
+            | Phase::Stopped(_)
+            | Phase::Resuming(..)
             | Phase::Deleting(_)
             | Phase::Gone(_)
             | Phase::Discarding(_)
-            | Phase::Failed(_),
-            Event::Check,
-        ) => Step::Already,
+            | Phase::Failed(_) => Step::Already,
+        },
+        Event::Stop(reason) => stop(phase, reason),
+        Event::Resume(from) => resume(phase, from),
+        Event::End(reason) => end(phase, reason),
+        Event::Provisioned(_)
+        | Event::ProvisionFailed(_)
+        | Event::Halted
+        | Event::ResumeFailed(_)
+        | Event::Removed
+        | Event::Vanished(_) => outcome(phase, event),
+    }
+}
 
-        (Phase::Provisioning | Phase::Running(_), Event::Provisioned(instance)) => {
+/// Beginning, and picking up after a restart: every effect may be repeated.
+fn start(phase: &Phase) -> Step {
+    match phase {
+        Phase::Requested | Phase::Provisioning => Step::To(Phase::Provisioning, Some(Effect::Provision)),
+        Phase::Running(_) => Step::To(phase.clone(), Some(Effect::Adopt)),
+        Phase::Stopping(_) => Step::To(phase.clone(), Some(Effect::Halt)),
+        Phase::Resuming(..) => Step::To(phase.clone(), Some(Effect::Resume)),
+        Phase::Deleting(_) | Phase::Discarding(_) => Step::To(phase.clone(), Some(Effect::Remove)),
+        Phase::Stopped(_) | Phase::Gone(_) | Phase::Failed(_) => Step::Already,
+    }
+}
+
+fn stop(phase: &Phase, reason: StopReason) -> Step {
+    match phase {
+        Phase::Running(instance) => Step::To(Phase::Stopping(Rest::new(instance.clone(), reason)), Some(Effect::Halt)),
+        Phase::Requested | Phase::Provisioning | Phase::Resuming(..) => Step::Later,
+        Phase::Stopping(_)
+        | Phase::Stopped(_)
+        | Phase::Deleting(_)
+        | Phase::Gone(_)
+        | Phase::Discarding(_)
+        | Phase::Failed(_) => Step::Already,
+    }
+}
+
+fn resume(phase: &Phase, from: Option<SnapshotUri>) -> Step {
+    match phase {
+        Phase::Stopped(rest) => Step::To(Phase::Resuming(rest.clone(), from), Some(Effect::Resume)),
+        Phase::Stopping(_) => Step::Later,
+        Phase::Requested
+        | Phase::Provisioning
+        | Phase::Running(_)
+        | Phase::Resuming(..)
+        | Phase::Deleting(_)
+        | Phase::Gone(_)
+        | Phase::Discarding(_)
+        | Phase::Failed(_) => Step::Already,
+    }
+}
+
+fn end(phase: &Phase, reason: EndReason) -> Step {
+    match phase {
+        Phase::Requested => Step::To(Phase::Gone(reason), None),
+        Phase::Provisioning | Phase::Stopping(_) | Phase::Resuming(..) => Step::Later,
+        Phase::Running(_) | Phase::Stopped(_) => Step::To(Phase::Deleting(reason), Some(Effect::Remove)),
+        Phase::Deleting(_) | Phase::Discarding(_) | Phase::Gone(_) | Phase::Failed(_) => Step::Already,
+    }
+}
+
+/// What became of an effect. One that speaks of what no longer matters changes nothing.
+fn outcome(phase: &Phase, event: Event) -> Step {
+    match (phase, event) {
+        (Phase::Provisioning | Phase::Running(_) | Phase::Resuming(..), Event::Provisioned(instance)) => {
             Step::To(Phase::Running(instance), None)
         }
-        (Phase::Provisioning | Phase::Running(_), Event::ProvisionFailed(failure)) => {
+        (Phase::Provisioning, Event::ProvisionFailed(failure)) => {
+            Step::To(Phase::Discarding(failure), Some(Effect::Remove))
+        }
+        (Phase::Stopping(rest), Event::Halted) => Step::To(Phase::Stopped(rest.clone()), None),
+        // It may have been started before it failed.
+        (Phase::Resuming(rest, _), Event::ResumeFailed(failure)) => {
+            Step::To(Phase::Stopping(rest.clone().after(failure)), Some(Effect::Halt))
+        }
+        (Phase::Deleting(reason), Event::Removed) => Step::To(Phase::Gone(*reason), None),
+        (Phase::Discarding(failure), Event::Removed) => Step::To(Phase::Failed(failure.clone()), None),
+        // What is left of a lost sandbox (its disk, its socket directory) is removed as well.
+        (Phase::Running(_) | Phase::Stopping(_) | Phase::Resuming(..), Event::Vanished(failure)) => {
             Step::To(Phase::Discarding(failure), Some(Effect::Remove))
         }
         (
-            Phase::Requested | Phase::Deleting(_) | Phase::Discarding(_) | Phase::Gone(_) | Phase::Failed(_),
-            Event::Provisioned(_) | Event::ProvisionFailed(_),
-        ) => Step::Already,
-
-        (Phase::Requested, Event::End(reason)) => Step::To(Phase::Gone(reason), None),
-        (Phase::Provisioning, Event::End(_)) => Step::Later,
-        (Phase::Running(_), Event::End(reason)) => Step::To(Phase::Deleting(reason), Some(Effect::Remove)),
-        (Phase::Deleting(_) | Phase::Discarding(_) | Phase::Gone(_) | Phase::Failed(_), Event::End(_)) => Step::Already,
-
-        (Phase::Deleting(reason), Event::Removed) => Step::To(Phase::Gone(*reason), None),
-        (Phase::Discarding(failure), Event::Removed) => Step::To(Phase::Failed(failure.clone()), None),
-        (
-            Phase::Requested | Phase::Provisioning | Phase::Running(_) | Phase::Gone(_) | Phase::Failed(_),
-            Event::Removed,
-        ) => Step::Already,
-
-        // What is left of a lost sandbox (volumes, socket directory) is removed as well.
-        (Phase::Running(_), Event::Vanished(failure)) => Step::To(Phase::Discarding(failure), Some(Effect::Remove)),
-        (
             Phase::Requested
             | Phase::Provisioning
+            | Phase::Running(_)
+            | Phase::Stopping(_)
+            | Phase::Stopped(_)
+            | Phase::Resuming(..)
             | Phase::Deleting(_)
-            | Phase::Discarding(_)
             | Phase::Gone(_)
+            | Phase::Discarding(_)
             | Phase::Failed(_),
-            Event::Vanished(_),
+            _,
         ) => Step::Already,
     }
 }
@@ -83,11 +135,15 @@ mod tests {
     use sandbox_protocol::{Failure, FailureCode};
 
     fn instance() -> Instance {
-        Instance { runtime: "runc".into(), image_digest: "sha256:1".into() }
+        Instance { runtime: "runc".into(), image_digest: "sha256:1".into(), ..Instance::default() }
     }
 
     fn failure() -> Failure {
         Failure::new(FailureCode::Engine, "no")
+    }
+
+    fn rest() -> Rest {
+        Rest::new(instance(), StopReason::Asked)
     }
 
     fn phases() -> Vec<Phase> {
@@ -95,6 +151,9 @@ mod tests {
             Phase::Requested,
             Phase::Provisioning,
             Phase::Running(instance()),
+            Phase::Stopping(rest()),
+            Phase::Stopped(rest()),
+            Phase::Resuming(rest(), None),
             Phase::Deleting(EndReason::Deleted),
             Phase::Gone(EndReason::Deleted),
             Phase::Discarding(failure()),
@@ -108,6 +167,10 @@ mod tests {
             Event::Check,
             Event::Provisioned(instance()),
             Event::ProvisionFailed(failure()),
+            Event::Stop(StopReason::Asked),
+            Event::Halted,
+            Event::Resume(None),
+            Event::ResumeFailed(failure()),
             Event::End(EndReason::Deleted),
             Event::Removed,
             Event::Vanished(failure()),
@@ -135,13 +198,16 @@ mod tests {
         assert_eq!(
             table,
             [
-                "provisioning+Provision | - | - | - | gone | - | -",
-                "provisioning+Provision | - | running | discarding+Remove | later | - | -",
-                "running+Adopt | running+Adopt | running | discarding+Remove | deleting+Remove | - | discarding+Remove",
-                "deleting+Remove | - | - | - | - | gone | -",
-                "- | - | - | - | - | - | -",
-                "discarding+Remove | - | - | - | - | failed | -",
-                "- | - | - | - | - | - | -",
+                "provisioning+Provision | - | - | - | later | - | - | - | gone | - | -",
+                "provisioning+Provision | - | running | discarding+Remove | later | - | - | - | later | - | -",
+                "running+Adopt | running+Adopt | running | - | stopping+Halt | - | - | - | deleting+Remove | - | discarding+Remove",
+                "stopping+Halt | - | - | - | - | stopped | later | - | later | - | discarding+Remove",
+                "- | - | - | - | - | - | resuming+Resume | - | deleting+Remove | - | -",
+                "resuming+Resume | - | running | - | later | - | - | stopping+Halt | later | - | discarding+Remove",
+                "deleting+Remove | - | - | - | - | - | - | - | - | gone | -",
+                "- | - | - | - | - | - | - | - | - | - | -",
+                "discarding+Remove | - | - | - | - | - | - | - | - | failed | -",
+                "- | - | - | - | - | - | - | - | - | - | -",
             ]
         );
     }
@@ -176,6 +242,13 @@ mod tests {
                     self.container = false;
                     Event::Vanished(failure())
                 }
+                (Effect::Halt, true) => Event::Halted,
+                (Effect::Halt, false) => {
+                    self.container = false;
+                    Event::Vanished(failure())
+                }
+                (Effect::Resume, true) => Event::Provisioned(instance()),
+                (Effect::Resume, false) => Event::ResumeFailed(failure()),
                 // A removal that fails is repeated until it succeeds.
                 (Effect::Remove, _) => {
                     self.container = false;
@@ -227,7 +300,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_container_outlives_the_end_no_two_effects_overlap_and_an_end_always_comes(
-            choices in prop::collection::vec((0_u8..4, any::<bool>()), 0..60)
+            choices in prop::collection::vec((0_u8..8, any::<bool>()), 0..80)
         ) {
             let mut model = Model { phase: Phase::Requested, world: World::default(), later: Vec::new() };
             model.restart();
@@ -236,11 +309,13 @@ mod tests {
                     0 => model.restart(),
                     1 => model.tell(Event::End(EndReason::Deleted)),
                     2 => model.tell(Event::Check),
+                    3 => model.tell(Event::Stop(StopReason::Idle)),
+                    4 => model.tell(Event::Resume(None)),
                     _ => model.finish(well),
                 }
             }
             model.tell(Event::End(EndReason::Deleted));
-            for _ in 0..3 {
+            for _ in 0..6 {
                 model.finish(true);
             }
             prop_assert!(model.phase.is_final(), "asked to end, yet it is {:?}", model.phase);

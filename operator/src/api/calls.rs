@@ -1,24 +1,29 @@
-//! `GET /v1/services/{service}/calls/{call}`: the answer of a call, to the account that made it.
+//! Calls and their answers, to the account that made them: by a token, or one by one by a signature over the very call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::Json;
+use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::routing::get;
-use axum::{Json, Router};
-use sandbox_protocol::http::{AnswerBody, CallBody, CallQuery, CallStatus, response_json};
+use sandbox_protocol::holdings::{CallEntry, CallsBody, CallsQuery};
+use sandbox_protocol::http::{AnswerBody, CallBody, CallQuery, CallStatus, ErrorBody, response_json};
 use sandbox_protocol::limits::WAIT_S_MAX;
+use sandbox_protocol::session::Scope;
 use sandbox_protocol::{CallKey, Job, Outcome};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use super::document::SessionErrors;
+use super::extract::{InPath, InQuery};
 use super::proof::{self, Asked};
-use super::{ApiError, now};
+use super::session::Session;
+use super::{ApiError, now, page};
 use crate::limits::API_UNKNOWN_WAITS_MAX;
-use crate::records::{Answer, CallRecord, Progress, Records};
+use crate::records::{Answer, CallPlace, CallRecord, Progress, Records};
 
 const TOO_MANY: &str = "too many wait for calls that are not known here yet";
 
@@ -44,30 +49,63 @@ impl Calls {
     pub(super) const fn new(records: Records, asked: Asked, stop: CancellationToken) -> Self {
         Self { records, asked, unknown_waits: Semaphore::const_new(API_UNKNOWN_WAITS_MAX), stop }
     }
-
-    /// The route, as a value.
-    pub(super) fn router(self: Arc<Self>) -> Router {
-        Router::new().route("/v1/services/{service}/calls/{call}", get(show)).with_state(self)
-    }
 }
 
-/// Shows a call, waiting for its answer if asked to.
+/// The routes, as a value.
+pub(super) fn routes() -> OpenApiRouter<Arc<Calls>> {
+    OpenApiRouter::new().routes(routes!(show)).routes(routes!(list))
+}
+
+/// Shows a call of the caller's with its answer and the signed receipt, waiting for it if asked to.
+#[utoipa::path(
+    get, path = "/v1/services/{service}/calls/{call}", operation_id = "call", tag = "calls",
+    security(("token" = []), ("proof" = [])),
+    params(("service" = u64, Path, description = "Service id"), ("call" = u64, Path, description = "Call id"), CallQuery),
+    responses(
+        (status = 200, description = "Where the call is", body = CallBody),
+        (status = 404, description = "The caller has no such call here; it may still come in", body = ErrorBody),
+        SessionErrors,
+    )
+)]
 async fn show(
     State(calls): State<Arc<Calls>>,
-    path: Result<Path<(u64, u64)>, PathRejection>,
-    query: Result<Query<CallQuery>, QueryRejection>,
+    InPath((service, call)): InPath<(u64, u64)>,
+    InQuery(CallQuery { wait, until }): InQuery<CallQuery>,
+    session: Result<Session, ApiError>,
     headers: HeaderMap,
 ) -> Result<Json<CallBody>, ApiError> {
-    let Path((service, call)) = path.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
-    let Query(CallQuery { wait, until }) = query.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
     if wait > WAIT_S_MAX {
         return Err(ApiError::BadRequest(format!("wait is at most {WAIT_S_MAX} seconds")));
     }
     let key = CallKey { service, call };
-    let caller = proof::caller(&headers, key, now(), calls.asked)?;
+    let caller = match session {
+        Ok(session) => session.may(Scope::CallsRead)?,
+        Err(refused) if Session::is_shown(&headers) => return Err(refused),
+        Err(_) => proof::caller(&headers, key, now(), calls.asked)?,
+    };
     let want = Want { key, caller, until };
     let found = calls.far_enough(want, Duration::from_secs(wait)).await?;
     Ok(Json(body(&found)?))
+}
+
+/// Lists the caller's calls to this operator, the newest first, as far back as they are kept.
+#[utoipa::path(
+    get, path = "/v1/calls", operation_id = "calls", tag = "calls", security(("token" = [])), params(CallsQuery),
+    responses((status = 200, description = "A page of them", body = CallsBody), SessionErrors)
+)]
+async fn list(
+    State(calls): State<Arc<Calls>>,
+    session: Session,
+    InQuery(query): InQuery<CallsQuery>,
+) -> Result<Json<CallsBody>, ApiError> {
+    let caller = session.may(Scope::CallsRead)?;
+    let limit = page(query.limit)?;
+    let wrong = || ApiError::BadRequest("cursor: not one that this operator gave".into());
+    let cursor = query.cursor.map(|text| CallPlace::parse(&text).ok_or_else(wrong)).transpose()?;
+    let found = calls.records.calls_of(caller, cursor, limit + 1)?;
+    let next = found.get(limit).and_then(|_| Some(CallPlace::from(found.get(limit - 1)?).to_string()));
+    let calls = found.iter().take(limit).filter_map(entry).collect();
+    Ok(Json(CallsBody { calls, next }))
 }
 
 impl Calls {
@@ -102,7 +140,7 @@ impl Calls {
     /// The call as it is, if it is known here.
     async fn look(&self, want: Want) -> Result<Option<CallRecord>, ApiError> {
         let found = self.records.call_on_disk(want.key).await;
-        match found.map_err(|error| ApiError::Internal(Box::new(error)))? {
+        match found? {
             Some(call) if call.caller != want.caller || status(&call).is_none() => Err(ApiError::NoCall),
             found => Ok(found),
         }
@@ -117,6 +155,13 @@ const fn status(call: &CallRecord) -> Option<CallStatus> {
         Progress::Settled { .. } => Some(CallStatus::Settled),
         Progress::Dropped { .. } => None,
     }
+}
+
+/// A call in a list; none that was never answered here.
+fn entry(call: &CallRecord) -> Option<CallEntry> {
+    let outcome = call.answer().and_then(|answer| Outcome::from_id(answer.receipt.receipt.outcome));
+    let CallKey { service, call: number } = call.key;
+    Some(CallEntry { service, call: number, job: call.job, block: call.block, status: status(call)?, outcome })
 }
 
 fn body(call: &CallRecord) -> Result<CallBody, ApiError> {
@@ -150,6 +195,7 @@ fn answer_body(job: u8, answer: &Answer, transaction: Option<B256>) -> Result<An
 #[cfg(test)]
 mod tests {
     use alloy::signers::local::PrivateKeySigner;
+    use axum::Router;
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
     use axum::http::header::AUTHORIZATION;
@@ -184,7 +230,7 @@ mod tests {
             let (records, guard) = Records::open(dir.path()).unwrap();
             let stop = CancellationToken::new();
             let calls = Arc::new(Calls::new(records.clone(), ASKED, stop.clone()));
-            let route = TowerToHyperService::new(calls.clone().router());
+            let route = TowerToHyperService::new(Router::from(routes().with_state(calls.clone())));
             Self { records, stop, route, calls, caller: PrivateKeySigner::random(), _kept: (guard, dir) }
         }
 

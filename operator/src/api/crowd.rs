@@ -1,16 +1,22 @@
 //! How many may be connected, and how many of them from one place: the rest is closed at once.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ipnet::IpNet;
 use sandbox_process::serve::Gate;
 
+use super::peer::{is_trusted, place};
 use crate::limits::{API_CONNECTIONS_MAX, API_PEER_CONNECTIONS_MAX};
 
 /// Who is connected. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Crowd(Arc<Mutex<Guests>>);
+pub(super) struct Crowd {
+    guests: Arc<Mutex<Guests>>,
+    /// Proxies, which speak for many.
+    trusted: Arc<[IpNet]>,
+}
 
 #[derive(Debug, Default)]
 struct Guests {
@@ -26,8 +32,13 @@ pub(super) struct Guest {
 }
 
 impl Crowd {
+    /// Nobody is connected. Proxies that are `trusted` may take all places, as this host's own may.
+    pub(super) fn new(trusted: &[IpNet]) -> Self {
+        Self { guests: Arc::default(), trusted: trusted.into() }
+    }
+
     fn let_in(&self, peer: SocketAddr) -> Option<Guest> {
-        let place = place(peer.ip());
+        let place = if is_trusted(peer.ip(), &self.trusted) { None } else { place(peer.ip()) };
         let mut guests = self.guests();
         let of_place = place.and_then(|place| guests.by_place.get(&place).copied()).unwrap_or_default();
         if guests.all >= API_CONNECTIONS_MAX || of_place >= API_PEER_CONNECTIONS_MAX {
@@ -41,7 +52,7 @@ impl Crowd {
     }
 
     fn guests(&self) -> MutexGuard<'_, Guests> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,16 +77,6 @@ impl Drop for Guest {
             *count -= 1;
         }
         guests.by_place.retain(|_, count| *count > 0);
-    }
-}
-
-/// What counts as one place: an address, or the network that one subscriber of IPv6 is given. `None` is this host, where
-/// a proxy speaks for everybody.
-fn place(ip: IpAddr) -> Option<IpAddr> {
-    match ip.to_canonical() {
-        ip if ip.is_loopback() => None,
-        IpAddr::V6(ip) => Some(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into()),
-        ip @ IpAddr::V4(_) => Some(ip),
     }
 }
 
@@ -113,9 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_on_this_host_may_use_all_there_is() {
-        for peer in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
-            assert_eq!(full(&Crowd::default(), |_| peer.to_owned()).len(), API_CONNECTIONS_MAX);
+    fn a_proxy_on_this_host_or_a_trusted_one_may_use_all_there_is() {
+        let crowd = || Crowd::new(&["192.0.2.0/24".parse().unwrap()]);
+        for peer in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "192.0.2.1:1", "[::ffff:192.0.2.1]:1"] {
+            assert_eq!(full(&crowd(), |_| peer.to_owned()).len(), API_CONNECTIONS_MAX);
         }
     }
 }

@@ -1,40 +1,80 @@
-//! The operator's HTTP API: answers to those who asked, quotes and health to everybody.
+//! The operator's HTTP API: who asks is found out, counted, and served what is theirs; quotes and health are for everybody.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `lobby` | health from the first moment, the rest once there is something to serve |
+//! | `gate`, `session`, `rate`, `peer`, `crowd` | who asks, how often, from how many connections |
+//! | `auth` | signing in with Ethereum |
+//! | `calls`, `sandboxes`, `events`, `quotes`, `open` | the routes |
+//! | `document` | the OpenAPI document of the routes |
+//! | `extract`, `error` | requests in, refusals out: the one place of each |
+//! | `tls` | certificates |
 
+mod auth;
 mod calls;
 mod crowd;
+mod document;
 mod error;
+mod events;
+mod extract;
+mod gate;
+mod lobby;
+mod open;
+mod peer;
 mod proof;
 mod quotes;
+mod rate;
+mod sandboxes;
+mod session;
+#[cfg(test)]
+mod tests;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::Address;
 use axum::Router;
-use axum::extract::State;
-use axum::routing::get;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, Method};
+use axum::middleware;
 use hyper_util::service::TowerToHyperService;
 use sandbox_fleet::Fleet;
+use sandbox_fleet::ports::Snapshots;
 use sandbox_process::serve::{Bounds, Doorway};
+use sandbox_protocol::limits::PAGE_ENTRIES_MAX;
 use sandbox_sdk::Chain;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
+use crate::config::ApiConfig;
 use crate::limits::{
     API_CONNECTION_AGE_MAX, API_HEADER_BYTES_MAX, API_HEADER_READ_MAX, API_HEADERS_MAX, API_LAST_REQUEST_MAX,
-    DRAIN_TIMEOUT, METRICS_COUNT_TIMEOUT,
+    DRAIN_TIMEOUT,
 };
 use crate::metrics::Metrics;
 use crate::records::Records;
 
+use auth::Auth;
+pub(crate) use auth::NoHost;
 use calls::Calls;
 use crowd::Crowd;
+pub(crate) use document::text as openapi;
 pub(crate) use error::ApiError;
+use events::Feed;
+use gate::Gate;
+use lobby::Lobby;
+use open::Open;
 use proof::Asked;
 pub(crate) use quotes::QuoteParts;
 pub(crate) use quotes::Quoting;
+use rate::Rates;
+use sandboxes::Holdings;
+use tls::TlsListener;
+pub(crate) use tls::{TlsError, TlsFiles};
 
 /// What one connection may take.
 const BOUNDS: Bounds = Bounds {
@@ -50,33 +90,84 @@ pub(crate) struct Api {
     pub(crate) chain: Chain,
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
     /// This operator.
     pub(crate) me: Address,
+    /// Where customers reach the API.
+    pub(crate) url: String,
     pub(crate) quoting: Arc<Quoting>,
-    pub(crate) stop: CancellationToken,
 }
 
-/// The process ends although requests are open.
-#[derive(Debug, thiserror::Error)]
-#[error("requests were open when the time for them was over")]
-pub(crate) struct Undrained;
+/// The door of the API, open from the first moment on.
+pub(crate) struct Door {
+    lobby: Lobby,
+    config: ApiConfig,
+    stop: CancellationToken,
+}
+
+impl Door {
+    /// Serves health through `listener` at once, and everything else once it is [opened](Self::open), until `stop`.
+    pub(crate) fn new(listener: TcpListener, config: ApiConfig, stop: CancellationToken) -> Result<Self, TlsError> {
+        let lobby = Lobby::default();
+        let service = TowerToHyperService::new(lobby.router());
+        let doorway = Doorway::new(service, Crowd::new(&config.trusted_proxies), BOUNDS, stop.clone());
+        match &config.tls {
+            Some(files) => doorway.serve(TlsListener::new(listener, files.clone(), stop.clone())?),
+            None => doorway.serve(listener),
+        }
+        let stopping = stop.clone();
+        tokio::spawn(async move {
+            stopping.cancelled().await;
+            if timeout(DRAIN_TIMEOUT, doorway.closed()).await.is_err() {
+                tracing::error!("requests were open when the time for them was over");
+            }
+        });
+        Ok(Self { lobby, config, stop })
+    }
+
+    /// Serves everything from now on.
+    pub(crate) fn open(&self, api: Api) -> Result<(), NoHost> {
+        self.lobby.open(router(api, &self.config, &self.stop)?);
+        Ok(())
+    }
+}
 
 /// The routes, as a value.
-pub(crate) fn router(api: Arc<Api>) -> Router {
-    let (deployment, operator) = (api.chain.deployment(), api.me);
-    let asked = Asked { operator, chain_id: deployment.chain_id, core: deployment.core };
-    let calls = Arc::new(Calls::new(api.records.clone(), asked, api.stop.clone()));
-    let quoting = api.quoting.clone().router();
-    Router::new()
-        .route("/health", get(async || "ok"))
-        .route("/ready", get(ready))
-        .route("/metrics", get(metrics))
-        .with_state(api)
-        .merge(calls.router())
-        .merge(quoting)
+fn router(api: Api, config: &ApiConfig, stop: &CancellationToken) -> Result<Router, NoHost> {
+    let Api { chain, records, fleet, snapshots, head, metrics, me, url, quoting } = api;
+    let deployment = chain.deployment();
+    let asked = Asked { operator: me, chain_id: deployment.chain_id, core: deployment.core };
+    let calls = Calls::new(records.clone(), asked, stop.clone());
+    let auth = Auth::new(&url, config.token_life_s, records.clone(), chain)?;
+    let open = Open { fleet: fleet.clone(), head, metrics, stop: stop.clone() };
+    let routes = Router::from(open::routes().with_state(Arc::new(open)))
+        .merge(auth::routes().with_state(Arc::new(auth)))
+        .merge(calls::routes().with_state(Arc::new(calls)))
+        .merge(sandboxes::routes().with_state(Arc::new(Holdings::new(fleet, snapshots))))
+        .merge(events::routes().with_state(Arc::new(Feed::new(records.clone(), stop.clone()))))
+        .merge(quotes::routes().with_state(quoting));
+    let gate = Gate { records, rates: Rates::new(), trusted: config.trusted_proxies.clone() };
+    Ok(guarded(routes, gate, config))
+}
+
+/// Routes behind the gate, with refusals of our own for what is not among them.
+fn guarded(routes: Router, gate: Gate, config: &ApiConfig) -> Router {
+    let routes = routes
         .fallback(async || ApiError::NoRoute)
+        .method_not_allowed_fallback(async |method: Method| ApiError::NoMethod(method))
+        .layer(middleware::from_fn_with_state(Arc::new(gate), gate::pass));
+    if config.cors_origins.is_empty() { routes } else { routes.layer(cors(config)) }
+}
+
+/// Pages of these origins may ask. Tokens travel in a header that a page must set itself, so no credentials are allowed.
+fn cors(config: &ApiConfig) -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(config.cors_origins.clone()))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers([AUTHORIZATION, CONTENT_TYPE, HeaderName::from_static("last-event-id")])
+        .expose_headers([RETRY_AFTER])
 }
 
 /// What quotes are made with, put together.
@@ -84,65 +175,15 @@ pub(crate) fn quoting(parts: QuoteParts) -> Arc<Quoting> {
     Arc::new(Quoting::new(parts))
 }
 
-/// Serves until `stop`, then for a moment longer.
-pub(crate) async fn serve(listener: TcpListener, api: Arc<Api>) -> Result<(), Undrained> {
-    let stop = api.stop.clone();
-    let doorway = Doorway::new(TowerToHyperService::new(router(api)), Crowd::default(), BOUNDS, stop.clone());
-    doorway.serve(listener);
-    stop.cancelled().await;
-    timeout(DRAIN_TIMEOUT, doorway.closed()).await.map_err(|_| Undrained)
-}
-
-/// Ready is who can take work: the keeper answers, and the process is not ending.
-async fn ready(State(api): State<Arc<Api>>) -> Result<&'static str, ApiError> {
-    if api.stop.is_cancelled() || api.fleet.count().await.is_err() {
-        return Err(ApiError::NotReady);
+/// The number of entries of a page.
+fn page(limit: u64) -> Result<usize, ApiError> {
+    match usize::try_from(limit) {
+        Ok(entries) if (1..=PAGE_ENTRIES_MAX).contains(&limit) => Ok(entries),
+        _ => Err(ApiError::BadRequest(format!("limit is 1 to {PAGE_ENTRIES_MAX}"))),
     }
-    Ok("ready")
-}
-
-async fn metrics(State(api): State<Arc<Api>>) -> Result<String, ApiError> {
-    let sandboxes = count(&api.fleet).await;
-    let head = *api.head.borrow();
-    api.metrics.render(head, sandboxes).map_err(|error| ApiError::Internal(Box::new(error)))
-}
-
-/// Sandboxes, unless the keeper is slow to say: that is when somebody wants to see the other numbers.
-async fn count(fleet: &Fleet) -> Option<usize> {
-    timeout(METRICS_COUNT_TIMEOUT, fleet.count()).await.ok()?.ok()
 }
 
 /// Seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-#[cfg(test)]
-mod tests {
-    use sandbox_fleet::Keeper;
-    use sandbox_fleet::admission::Capacity;
-    use sandbox_fleet::fakes::FakeWorld;
-    use sandbox_fleet::request::Resources;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn metrics_do_not_wait_for_a_keeper_that_is_busy() {
-        let resources = Resources { cpu_cores: 1, memory_mb: 1, disk_gb: 1 };
-        let capacity = Capacity { sandboxes: 1, resources, cpu_cores_each_max: 1 };
-        let world = Arc::new(FakeWorld::default());
-        let (keeper, fleet) = Keeper::new(capacity, world.clone(), world.clone(), world);
-        assert_eq!(count(&fleet).await, None, "it was never started");
-        let stop = CancellationToken::new();
-        tokio::spawn(keeper.run(Vec::new(), stop.clone()));
-        assert_eq!(count(&fleet).await, Some(0));
-    }
-
-    #[test]
-    fn a_number_of_sandboxes_that_is_not_known_is_the_last_that_was() {
-        let metrics = Metrics::new().unwrap();
-        metrics.render(1, Some(3)).unwrap();
-        let text = metrics.render(2, None).unwrap();
-        assert!(text.contains("sandbox_sandboxes 3\n") && text.contains("sandbox_chain_head_block 2\n"), "{text}");
-    }
 }

@@ -6,10 +6,11 @@ use alloy::primitives::Address;
 use alloy::providers::Provider as _;
 use alloy::transports::TransportError;
 use alloy::transports::http::reqwest::Url;
-use sandbox_sdk::chain::{Chain, ConnectError, provider};
+use sandbox_sdk::chain::{Chain, ConnectError};
 use sandbox_sdk::contracts::ITangleCore::ITangleCoreInstance;
 use sandbox_sdk::deployment::Deployment;
 
+use super::counted::{self, Questions};
 use crate::config::ChainConfig;
 use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 
@@ -64,11 +65,11 @@ pub(crate) enum FindError {
     Unreachable(#[source] TransportError),
 }
 
-/// Waits for the node and finds the blueprint on it.
-pub(crate) async fn find(config: &ChainConfig) -> Result<Chain, FindError> {
+/// Waits for the node and finds the blueprint on it. What it is asked from then on is counted.
+pub(crate) async fn find(config: &ChainConfig, questions: &Questions) -> Result<Chain, FindError> {
     let mut pause = RETRY_PAUSE_MIN;
     loop {
-        match find_now(config).await {
+        match find_now(config, questions).await {
             Err(FindError::Unreachable(error)) => {
                 tracing::warn!(error = %crate::error_chain(&error), "waiting for the node of the chain to answer");
             }
@@ -82,10 +83,11 @@ pub(crate) async fn find(config: &ChainConfig) -> Result<Chain, FindError> {
     }
 }
 
-async fn find_now(config: &ChainConfig) -> Result<Chain, FindError> {
+/// Finds the blueprint, or says why not.
+pub(crate) async fn find_now(config: &ChainConfig, questions: &Questions) -> Result<Chain, FindError> {
     let ChainConfig { rpc_url, core, blueprint, .. } = config;
     let (core, blueprint) = (*core, *blueprint);
-    let provider = provider(rpc_url.clone());
+    let provider = counted::provider(rpc_url.clone(), questions.clone());
     let chain_id = provider.get_chain_id().await.map_err(FindError::Unreachable)?;
     if let Some(expected) = config.chain_id.filter(|expected| *expected != chain_id) {
         return Err(FindError::WrongChain { expected, found: chain_id });

@@ -5,15 +5,18 @@
 //! stand in their places. A chain takes blocks back: what was read of them and sent in them is held against what it says next,
 //! and nothing is undone because it said nothing.
 
+pub(crate) mod admittance;
 pub(crate) mod approvals;
 pub(crate) mod blocks;
 pub(crate) mod connect;
+pub(crate) mod counted;
 pub(crate) mod duty;
 pub(crate) mod head;
-pub(crate) mod intake;
+pub(crate) mod heartbeat;
 pub(crate) mod key;
 mod logs;
 pub(crate) mod outbox;
+pub(crate) mod policy;
 pub(crate) mod reconciler;
 pub(crate) mod registration;
 pub(crate) mod sender;

@@ -1,11 +1,11 @@
 //! Being an operator of the blueprint.
 
-use alloy::primitives::B256;
+use alloy::primitives::{Address, B256};
 use alloy::signers::local::PrivateKeySigner;
 use sandbox_protocol::abi::OperatorProfile;
 use sandbox_sdk::Chain;
-use sandbox_sdk::calls;
-use sandbox_sdk::chain::SendError;
+use sandbox_sdk::calls::{self, Invocation};
+use sandbox_sdk::chain::{Mined, ReadError, SendError};
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::OperatorView;
 use sandbox_sdk::operators::public_key;
 
@@ -24,30 +24,55 @@ pub(crate) enum RegistrationError {
     Stopped(#[from] Stopped),
 }
 
-/// Registers the account with its offer; where it is registered with another, publishes this one.
+/// What is published of an operator, held against what it offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The account is no operator of the blueprint.
+    Unregistered,
+    /// What is published is what is offered.
+    AsOffered(OperatorView),
+    /// Something else is published.
+    Outdated(OperatorView),
+}
+
+/// How `account` stands with `offer`.
+pub(crate) async fn standing(chain: &Chain, account: Address, offer: &OfferConfig) -> Result<Standing, ReadError> {
+    let registered = chain.core().isOperatorRegistered(chain.deployment().blueprint_id, account).call().await;
+    if !registered.map_err(ReadError::on("isOperatorRegistered"))? {
+        return Ok(Standing::Unregistered);
+    }
+    let published = chain.operator(account).await?;
+    let same = is_same(&published, &profile(offer));
+    Ok(if same { Standing::AsOffered(published) } else { Standing::Outdated(published) })
+}
+
+/// The transaction that makes `key` an operator with `offer`.
+pub(crate) fn registering(chain: &Chain, key: &PrivateKeySigner, offer: &OfferConfig) -> Invocation {
+    calls::register_operator(chain.deployment(), public_key(key), &profile(offer))
+}
+
+/// The transaction that publishes `offer`.
+pub(crate) fn publishing(chain: &Chain, offer: &OfferConfig) -> Invocation {
+    calls::set_operator_profile(chain.deployment(), &profile(offer))
+}
+
+/// Registers the account with its offer; where it is registered with another, publishes this one. Gives the transaction, if
+/// it took one, and whether the operator is paused by its own word.
 pub(crate) async fn ensure(
     chain: &Chain,
     sender: &Sender,
     key: &PrivateKeySigner,
     offer: &OfferConfig,
-) -> Result<(), RegistrationError> {
-    let (core, deployment) = (chain.core(), chain.deployment());
-    let registered = until_answered("registration", || async {
-        core.isOperatorRegistered(deployment.blueprint_id, key.address()).call().await
-    });
-    let profile = profile(offer);
-    let invocation = if registered.await {
-        let published = until_answered("profile", || chain.operator(key.address())).await;
-        if is_same(&published, &profile) {
-            return Ok(());
-        }
-        calls::set_operator_profile(deployment, &profile)
-    } else {
-        calls::register_operator(deployment, public_key(key), &profile)
+) -> Result<(Option<Mined>, bool), RegistrationError> {
+    let (invocation, paused) = match until_answered("registration", || standing(chain, key.address(), offer)).await {
+        Standing::AsOffered(published) => return Ok((None, published.paused)),
+        Standing::Outdated(published) => (publishing(chain, offer), published.paused),
+        Standing::Unregistered => (registering(chain, key, offer), false),
     };
     let mined = sender.send(invocation).await?.map_err(RegistrationError::Refused)?;
-    tracing::info!(transaction = %mined.transaction, "published as an operator of blueprint {}", deployment.blueprint_id);
-    Ok(())
+    let blueprint = chain.deployment().blueprint_id;
+    tracing::info!(transaction = %mined.transaction, "published as an operator of blueprint {blueprint}");
+    Ok((Some(mined), paused))
 }
 
 fn profile(offer: &OfferConfig) -> OperatorProfile {

@@ -15,10 +15,10 @@ use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::admittance::{Admittance, AdmittanceError, Found};
 use super::blocks::{self, Block, BlockError};
 use super::duty::LookupError;
 use super::head::Look;
-use super::intake::{Found, Intake, IntakeError};
 use super::logs::{self, Blocks};
 use super::outbox::Outbox;
 use super::{until_answered, until_answered_within};
@@ -33,7 +33,7 @@ pub(crate) struct Source {
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) outbox: Outbox,
-    pub(crate) intake: Arc<Intake>,
+    pub(crate) admittance: Arc<Admittance>,
     /// Blocks that a block must have on top of it before it is believed.
     pub(crate) confirmations: u64,
 }
@@ -53,9 +53,9 @@ impl Source {
     ///
     /// Ends early only where records cannot be read or written; a node that then went on would be deaf.
     pub(crate) async fn run(self, looks: watch::Receiver<Look>, stop: CancellationToken) -> Result<(), RecordsError> {
-        self.intake.resume()?;
+        self.admittance.resume()?;
         // Side by side: what is undone slowly holds up no new call.
-        let reading = futures::future::try_join(self.intake.look_after(), self.follow(looks));
+        let reading = futures::future::try_join(self.admittance.look_after(), self.follow(looks));
         stop.run_until_cancelled(reading).await.map_or(Ok(()), |ended| ended.map(drop))
     }
 
@@ -139,7 +139,7 @@ impl Source {
                 }
             }
         };
-        self.intake.take_in(found, tip.number, tip.hash).await?;
+        self.admittance.take_in(found, tip.number, tip.hash).await?;
         Ok(Read::UpTo(tip))
     }
 
@@ -159,7 +159,7 @@ impl Source {
         }
         let blocks = if from == to { Blocks::One(tip.hash) } else { Blocks::Range(from, to) };
         let words = logs::words(&self.chain, blocks).await.map_err(LookupError::Logs)?;
-        let found = self.intake.sort(words).await?;
+        let found = self.admittance.sort(words).await?;
         // A range is read of whatever fork the node is on: was it still the same at the end?
         if from != to && self.block(to).await?.hash != tip.hash {
             return Err(LookupError::Moved);
@@ -202,7 +202,7 @@ impl Source {
             }
             (None, None) => self.first_block().await.saturating_sub(1),
         };
-        self.intake.forget_services();
+        self.admittance.forget_services();
         let rewound = self.records.rewind(common).await?;
         tracing::warn!(
             common,
@@ -220,8 +220,8 @@ impl Source {
     /// chain at that block positively does not have.
     async fn clear_suspects(&self, read: Block) -> Result<(), RecordsError> {
         for call in self.records.suspects()?.into_iter().filter(|call| call.block <= read.number) {
-            match self.intake.duty.existed(call.key, read.hash).await {
-                Ok(false) => self.intake.give_up(&call, "the chain took it back").await?,
+            match self.admittance.duty.existed(call.key, read.hash).await {
+                Ok(false) => self.admittance.give_up(&call, "the chain took it back").await?,
                 Ok(true) => self.look_again(&call).await?,
                 Err(error) => {
                     tracing::debug!(call = %call.key, error = %crate::error_chain(&error), "a suspect stays one");
@@ -240,10 +240,10 @@ impl Source {
             self.outbox.notify(call.key);
             return Ok(());
         }
-        match self.intake.take_in_missed(found).await {
+        match self.admittance.take_in_missed(found).await {
             Ok(()) => Ok(()),
-            Err(IntakeError::Records(error)) => Err(error),
-            Err(IntakeError::Lookup(error)) => {
+            Err(AdmittanceError::Records(error)) => Err(error),
+            Err(AdmittanceError::Lookup(error)) => {
                 tracing::debug!(call = %call.key, error = %crate::error_chain(&error), "a suspect stays one");
                 Ok(())
             }

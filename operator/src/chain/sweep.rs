@@ -12,16 +12,16 @@ use sandbox_sdk::Chain;
 use sandbox_sdk::chain::ReadError;
 use tokio_util::sync::CancellationToken;
 
+use super::admittance::{Admittance, AdmittanceError};
 use super::duty::LookupError;
-use super::intake::{Intake, IntakeError};
-use crate::limits::{SWEEP_AT_ONCE_MAX, SWEEP_CALLS_MAX, SWEEP_PAUSE, SWEEP_SERVICES_MAX};
+use crate::limits::{RECOUNT_PAUSE, SWEEP_AT_ONCE_MAX, SWEEP_CALLS_MAX, SWEEP_SERVICES_MAX};
 use crate::records::Records;
 
 /// The task's parts.
 pub(crate) struct Sweep {
     pub(crate) chain: Chain,
     pub(crate) records: Records,
-    pub(crate) intake: Arc<Intake>,
+    pub(crate) admittance: Arc<Admittance>,
 }
 
 /// How a call that the core was asked for stands.
@@ -44,13 +44,13 @@ impl Sweep {
                 if let Err(error) = self.round().await {
                     tracing::debug!(error = %crate::error_chain(&error), "a sweep waits for the chain");
                 }
-                tokio::time::sleep(SWEEP_PAUSE).await;
+                tokio::time::sleep(RECOUNT_PAUSE).await;
             }
         };
         stop.run_until_cancelled(sweeping).await;
     }
 
-    async fn round(&self) -> Result<(), IntakeError> {
+    async fn round(&self) -> Result<(), AdmittanceError> {
         self.find_services().await?;
         for (service, next) in self.records.swept()? {
             self.count_through(service, next).await?;
@@ -59,8 +59,8 @@ impl Sweep {
     }
 
     /// Looks which of the services that came since are this operator's.
-    async fn find_services(&self) -> Result<(), IntakeError> {
-        if let Some(only) = self.intake.service {
+    async fn find_services(&self) -> Result<(), AdmittanceError> {
+        if let Some(only) = self.admittance.service {
             let next = self.records.services_swept()?;
             return Ok(self.records.sweep_services(&[only], next).await?);
         }
@@ -81,11 +81,11 @@ impl Sweep {
 
     /// Whether the service is of this blueprint. Whose its calls are is asked call by call: operators join and leave.
     async fn is_mine(&self, service: u64) -> Result<bool, LookupError> {
-        let is_foreign = self.intake.is_foreign(service).await?;
+        let is_foreign = self.admittance.is_foreign(service).await?;
         Ok(!is_foreign)
     }
 
-    async fn count_through(&self, service: u64, mut next: u64) -> Result<(), IntakeError> {
+    async fn count_through(&self, service: u64, mut next: u64) -> Result<(), AdmittanceError> {
         let begin = next;
         let keys = (next..next + SWEEP_CALLS_MAX).map(|call| CallKey { service, call });
         let mut looks =
@@ -94,7 +94,7 @@ impl Sweep {
             match look? {
                 Look::None | Look::Ahead => break,
                 Look::Settled => {}
-                Look::Missed(submission) => self.intake.take_in_missed(submission).await?,
+                Look::Missed(submission) => self.admittance.take_in_missed(submission).await?,
             }
             next += 1;
         }
@@ -104,7 +104,7 @@ impl Sweep {
         Ok(())
     }
 
-    async fn look(&self, key: CallKey) -> Result<Look, IntakeError> {
+    async fn look(&self, key: CallKey) -> Result<Look, AdmittanceError> {
         let Some(call) = self.chain.job_call(key).await.map_err(LookupError::Read)? else { return Ok(Look::None) };
         if call.completed || self.is_known(key)? {
             return Ok(Look::Settled);
@@ -120,7 +120,7 @@ impl Sweep {
         Ok(if self.is_known(key)? { Look::Settled } else { Look::Missed(submission) })
     }
 
-    fn is_known(&self, key: CallKey) -> Result<bool, IntakeError> {
+    fn is_known(&self, key: CallKey) -> Result<bool, AdmittanceError> {
         Ok(self.records.call(key)?.is_some())
     }
 }

@@ -7,6 +7,7 @@ use bollard::errors::Error as EngineError;
 use sandbox_fleet::ports::PortError;
 use sandbox_protocol::{Failure, FailureCode};
 
+use super::disk::DiskError;
 use super::hardening::Mismatch;
 
 /// One variant per thing that was asked of the engine.
@@ -61,6 +62,46 @@ pub(crate) enum DockerError {
         /// What the engine said.
         source: EngineError,
     },
+    /// A container did not get another name.
+    #[error("cannot rename container {name}")]
+    Rename {
+        /// The name it has.
+        name: String,
+        /// What the engine said.
+        source: EngineError,
+    },
+    /// The limits of a container were not changed.
+    #[error("cannot change the limits of container {name}")]
+    Update {
+        /// Its name.
+        name: String,
+        /// What the engine said.
+        source: EngineError,
+    },
+    /// What belongs to this node was not listed.
+    #[error("cannot list containers and volumes")]
+    List(#[source] EngineError),
+    /// An image was not looked at.
+    #[error("cannot inspect image {image}")]
+    Image {
+        /// Its name.
+        image: String,
+        /// What the engine said.
+        source: EngineError,
+    },
+    /// What an image has in the directories of a disk was not read.
+    #[error("cannot read {path} of image {image}")]
+    Archive {
+        /// Its name.
+        image: String,
+        /// The directory.
+        path: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The sandbox's disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// A container that was just made is not there, or its inspection says too little.
     #[error("container {name} cannot be seen after its start")]
     Vanished {
@@ -93,10 +134,20 @@ impl DockerError {
             Self::SocketDirectory { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 (FailureCode::DiskFull, "the operator's disk is full")
             }
+            Self::Disk(error) if error.is_full() => (FailureCode::DiskFull, "the operator's disk is full"),
             Self::Create { source, .. } | Self::Start { source, .. } if is_disk_full(source) => {
                 (FailureCode::DiskFull, "the operator's disk is full")
             }
+            Self::Disk(DiskError::Unlike { .. }) => {
+                (FailureCode::Hardening, "the sandbox's disk is not the one that was promised")
+            }
+            Self::Disk(_) => (FailureCode::Engine, "the operator's host could not make the sandbox's disk"),
             Self::Connect(_)
+            | Self::List(_)
+            | Self::Image { .. }
+            | Self::Archive { .. }
+            | Self::Rename { .. }
+            | Self::Update { .. }
             | Self::Create { .. }
             | Self::Start { .. }
             | Self::Stop { .. }

@@ -1,60 +1,148 @@
 //! The container that a sandbox is, and the proof that the engine made it so.
 //!
 //! Root inside, with the four capabilities by which the sidecar becomes the customer's user and signals it; nothing of
-//! the customer runs as root. No network, a read-only root, no other mounts than its two volumes and the directory of
-//! its socket. A setting is written once, in [`container`]; [`verify`] compares what runs against the same value.
+//! the customer runs as root. No network, a read-only root, no other mounts than the two directories of its disk and
+//! the one of its socket. A setting is written once, in [`container`]; [`verify`] compares what runs against the same
+//! value.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 
+use alloy::primitives::B256;
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountTypeEnum,
-    MountVolumeOptions, ResourcesUlimits,
+    ContainerCreateBody, ContainerInspectResponse, ContainerUpdateBody, HealthConfig, HostConfig, HostConfigLogConfig,
+    Mount, MountTypeEnum, ResourcesUlimits,
 };
-use sandbox_fleet::sandbox::Sandbox;
+use sandbox_fleet::request::Resources;
+use sandbox_fleet::sandbox::SidecarToken;
 use sandbox_protocol::limits::{OPEN_FILES_MAX, PIDS_MAX};
 
-use crate::places::{Places, SOCKET_FILE};
+use super::disk::{DiskQuota, Disks, OUTSIDE_NAMES};
+use crate::places::{EGRESS_SOCKET_FILE, Places, SOCKET_FILE};
 
 /// Where the socket's directory is inside.
 const SOCKET_DIR_INSIDE: &str = "/run/sandbox";
+/// The same in each: a container may be made before it is known for which sandbox.
+const HOSTNAME: &str = "sandbox";
 const WORKSPACE: &str = "/workspace";
 const HOME: &str = "/home/agent";
+/// Where the two directories of a disk are inside.
+pub(super) const INSIDE: [&str; 2] = [WORKSPACE, HOME];
 const CAPABILITIES: [&str; 4] = ["CHOWN", "KILL", "SETGID", "SETUID"];
 const TMP_OPTIONS: &str = "rw,nosuid,nodev,size=256m,mode=1777";
 const MIB: i64 = 1024 * 1024;
 const NANOS: i64 = 1_000_000_000;
 
 /// Label by which a node finds its containers.
-const NODE_LABEL: &str = "sandbox.node";
+pub(super) const NODE_LABEL: &str = "sandbox.node";
 /// Label with the directory that the node keeps its sockets in.
 const RUN_DIR_LABEL: &str = "sandbox.run_dir";
-/// Label with the sandbox's id.
-const ID_LABEL: &str = "sandbox.id";
+/// Label with the name by which socket directory and disk are found. It stays when the container gets another.
+pub(super) const VESSEL_LABEL: &str = "sandbox.vessel";
+/// Label with the kind of its disk.
+const DISK_LABEL: &str = "sandbox.disk";
 
-/// The container to be created for `sandbox`.
-pub(crate) fn container(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> ContainerCreateBody {
-    let token = sandbox.token.reveal();
+/// The variable that a sidecar's token is in.
+const TOKEN_VARIABLE: &str = "SIDECAR_AUTH_TOKEN";
+
+/// What sandboxes write to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// A disk.
+    Disk(DiskQuota),
+    /// Two volumes of the engine's without a quota: how containers were made before.
+    Volumes,
+}
+
+/// A container as it is to be, whoever it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// By what its socket directory and disk are found.
+    pub(super) vessel: String,
+    /// Its image.
+    pub(super) image: String,
+    /// Its limits.
+    pub(super) resources: Resources,
+    /// Its runtime; the engine's default without one.
+    pub(super) runtime: Option<String>,
+    /// What it writes to.
+    pub(super) storage: Storage,
+}
+
+/// Where on this host a container finds what it is given.
+#[derive(Debug, Clone)]
+pub(super) struct Ground {
+    /// Names and sockets.
+    pub(super) places: Places,
+    /// Disks.
+    pub(super) disks: Disks,
+}
+
+/// The container to be created as `shape`, with a new token for its sidecar.
+pub(super) fn container(shape: &Shape, ground: &Ground) -> ContainerCreateBody {
+    let token = SidecarToken::new(B256::from(rand::random::<[u8; 32]>())).reveal();
     ContainerCreateBody {
-        image: Some(sandbox.spec.image.clone()),
+        image: Some(shape.image.clone()),
         user: Some("0:0".into()),
-        hostname: Some(sandbox.id.to_string()),
-        labels: Some(labels(sandbox, places)),
+        hostname: Some(HOSTNAME.into()),
+        labels: Some(labels(shape, ground)),
         env: Some(vec![
             format!("SIDECAR_SOCKET={SOCKET_DIR_INSIDE}/{SOCKET_FILE}"),
-            format!("SIDECAR_AUTH_TOKEN={token}"),
+            format!("SIDECAR_EGRESS_SOCKET={SOCKET_DIR_INSIDE}/{EGRESS_SOCKET_FILE}"),
+            format!("{TOKEN_VARIABLE}={token}"),
             format!("AGENT_WORKSPACE_ROOT={WORKSPACE}"),
         ]),
         // The image's own check would start a process in every sandbox every few seconds; the operator asks the socket.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..HealthConfig::default() }),
-        host_config: Some(host_config(sandbox, places, runtime)),
+        host_config: Some(host_config(shape, ground)),
         ..ContainerCreateBody::default()
     }
 }
 
-fn host_config(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> HostConfig {
-    let resources = sandbox.spec.resources;
-    let memory = i64::try_from(resources.memory_mb).unwrap_or(i64::MAX / MIB).saturating_mul(MIB);
+/// The token that the container's sidecar was given.
+pub(super) fn token(found: &ContainerInspectResponse) -> Option<SidecarToken> {
+    let env = found.config.as_ref()?.env.as_ref()?;
+    env.iter().find_map(|pair| SidecarToken::parse(pair.strip_prefix(TOKEN_VARIABLE)?.strip_prefix('=')?))
+}
+
+/// The name by which the container's socket directory and disk are found; without the label, its own.
+pub(super) fn vessel(found: &ContainerInspectResponse) -> Option<&str> {
+    label(found, VESSEL_LABEL)
+}
+
+/// What the container writes to, as its labels tell.
+pub(super) fn storage(found: &ContainerInspectResponse) -> Storage {
+    label(found, DISK_LABEL).and_then(|kind| kind.parse().ok()).map_or(Storage::Volumes, Storage::Disk)
+}
+
+fn label<'a>(found: &'a ContainerInspectResponse, name: &str) -> Option<&'a str> {
+    Some(found.config.as_ref()?.labels.as_ref()?.get(name)?.as_str())
+}
+
+/// What is to be changed of a container's limits for them to be `resources`; `None` where they are.
+pub(super) fn limits_to_change(resources: Resources, found: &ContainerInspectResponse) -> Option<ContainerUpdateBody> {
+    let host = found.host_config.as_ref()?;
+    let (memory, nano_cpus) = (memory(resources), nano_cpus(resources));
+    if host.memory == Some(memory) && host.nano_cpus == Some(nano_cpus) {
+        return None;
+    }
+    Some(ContainerUpdateBody {
+        memory: Some(memory),
+        memory_swap: Some(memory),
+        nano_cpus: Some(nano_cpus),
+        ..ContainerUpdateBody::default()
+    })
+}
+
+fn memory(resources: Resources) -> i64 {
+    i64::try_from(resources.memory_mb).unwrap_or(i64::MAX / MIB).saturating_mul(MIB)
+}
+
+fn nano_cpus(resources: Resources) -> i64 {
+    i64::try_from(resources.cpu_cores).unwrap_or(i64::MAX / NANOS).saturating_mul(NANOS)
+}
+
+fn host_config(shape: &Shape, ground: &Ground) -> HostConfig {
     HostConfig {
         network_mode: Some("none".into()),
         readonly_rootfs: Some(true),
@@ -65,17 +153,17 @@ fn host_config(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> Hos
         init: Some(true),
         ipc_mode: Some("private".into()),
         pids_limit: Some(PIDS_MAX),
-        memory: Some(memory),
-        memory_swap: Some(memory),
-        nano_cpus: Some(i64::try_from(resources.cpu_cores).unwrap_or(i64::MAX / NANOS).saturating_mul(NANOS)),
+        memory: Some(memory(shape.resources)),
+        memory_swap: Some(memory(shape.resources)),
+        nano_cpus: Some(nano_cpus(shape.resources)),
         ulimits: Some(vec![ResourcesUlimits {
             name: Some("nofile".into()),
             soft: Some(OPEN_FILES_MAX),
             hard: Some(OPEN_FILES_MAX),
         }]),
         tmpfs: Some(HashMap::from([("/tmp".into(), TMP_OPTIONS.into())])),
-        mounts: Some(mounts(sandbox, places)),
-        runtime: runtime.map(str::to_owned),
+        mounts: Some(mounts(shape, ground)),
+        runtime: shape.runtime.clone(),
         // What a sidecar prints is for the operator; a customer cannot make it much.
         log_config: Some(HostConfigLogConfig {
             typ: Some("json-file".into()),
@@ -85,31 +173,45 @@ fn host_config(sandbox: &Sandbox, places: &Places, runtime: Option<&str>) -> Hos
     }
 }
 
-fn mounts(sandbox: &Sandbox, places: &Places) -> Vec<Mount> {
-    let volume = |kind: &str, target: &str| Mount {
-        typ: Some(MountTypeEnum::VOLUME),
-        source: Some(format!("{}-{kind}", places.name(sandbox.id))),
+fn mounts(shape: &Shape, ground: &Ground) -> Vec<Mount> {
+    let mount = |kind: MountTypeEnum, source: String, target: &str| Mount {
+        typ: Some(kind),
+        source: Some(source),
         target: Some(target.into()),
-        volume_options: Some(MountVolumeOptions {
-            labels: Some(labels(sandbox, places)),
-            ..MountVolumeOptions::default()
-        }),
         ..Mount::default()
     };
-    let socket = Mount {
-        typ: Some(MountTypeEnum::BIND),
-        source: Some(places.socket_dir(sandbox.id).display().to_string()),
-        target: Some(SOCKET_DIR_INSIDE.into()),
-        ..Mount::default()
+    let writable = |(name, inside): (&str, &str)| match shape.storage {
+        Storage::Disk(_) => {
+            let outside = ground.disks.outside(&shape.vessel, name);
+            mount(MountTypeEnum::BIND, outside.display().to_string(), inside)
+        }
+        Storage::Volumes => mount(MountTypeEnum::VOLUME, volume(&shape.vessel, name), inside),
     };
-    vec![volume("workspace", WORKSPACE), volume("home", HOME), socket]
+    let mut mounts: Vec<Mount> = OUTSIDE_NAMES.into_iter().zip(INSIDE).map(writable).collect();
+    let socket_dir = ground.places.socket_dir(&shape.vessel).display().to_string();
+    mounts.push(mount(MountTypeEnum::BIND, socket_dir, SOCKET_DIR_INSIDE));
+    mounts
 }
 
-fn labels(sandbox: &Sandbox, places: &Places) -> HashMap<String, String> {
+/// Name of a volume of before.
+pub(super) fn volume(vessel: &str, name: &str) -> String {
+    format!("{vessel}-{name}")
+}
+
+fn labels(shape: &Shape, ground: &Ground) -> HashMap<String, String> {
+    let mut labels = node_labels(ground);
+    labels.insert(VESSEL_LABEL.into(), shape.vessel.clone());
+    if let Storage::Disk(quota) = shape.storage {
+        labels.insert(DISK_LABEL.into(), quota.as_str().into());
+    }
+    labels
+}
+
+/// What everything of this node's is labelled with.
+pub(super) fn node_labels(ground: &Ground) -> HashMap<String, String> {
     HashMap::from([
-        (NODE_LABEL.into(), places.tag().into()),
-        (RUN_DIR_LABEL.into(), places.run_dir().display().to_string()),
-        (ID_LABEL.into(), sandbox.id.to_string()),
+        (NODE_LABEL.into(), ground.places.tag().into()),
+        (RUN_DIR_LABEL.into(), ground.places.run_dir().display().to_string()),
     ])
 }
 
@@ -126,8 +228,8 @@ pub(crate) struct Mismatch {
 ///
 /// # Errors
 /// The first setting that differs, with both values.
-pub(crate) fn verify(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), Mismatch> {
-    let asked = host_config(sandbox, places, None);
+pub(super) fn verify(shape: &Shape, ground: &Ground, found: &ContainerInspectResponse) -> Result<(), Mismatch> {
+    let asked = host_config(shape, ground);
     let host = found.host_config.clone().unwrap_or_default();
     let config = found.config.clone().unwrap_or_default();
     same("user", &Some("0:0".to_owned()), &config.user)?;
@@ -151,15 +253,18 @@ pub(crate) fn verify(sandbox: &Sandbox, places: &Places, found: &ContainerInspec
     nothing("group_add", host.group_add.as_deref())?;
     same("pid_mode", &None, &host.pid_mode.clone().filter(|mode| !mode.is_empty()))?;
     same("userns_mode", &None, &host.userns_mode.clone().filter(|mode| !mode.is_empty()))?;
-    verify_mounts(sandbox, places, found)
+    if asked.runtime.is_some() {
+        same("runtime", &asked.runtime, &host.runtime)?;
+    }
+    verify_mounts(shape, ground, found)
 }
 
 /// The mounts that exist, which is what counts: an image's own volumes would show up here as well.
-fn verify_mounts(sandbox: &Sandbox, places: &Places, found: &ContainerInspectResponse) -> Result<(), Mismatch> {
+fn verify_mounts(shape: &Shape, ground: &Ground, found: &ContainerInspectResponse) -> Result<(), Mismatch> {
     let key = |target: &Option<String>, kind: String, source: Option<String>| {
         (target.clone().unwrap_or_default(), kind, source.unwrap_or_default())
     };
-    let asked = mounts(sandbox, places);
+    let asked = mounts(shape, ground);
     let mut asked: Vec<_> = asked
         .iter()
         .map(|mount| {
@@ -210,36 +315,33 @@ fn sorted(list: Option<Vec<String>>) -> Option<Vec<String>> {
 mod tests {
     use std::path::Path;
 
-    use alloy::primitives::{Address, B256};
+    use alloy::primitives::Address;
     use bollard::models::{ContainerConfig, DeviceMapping, MountPoint, MountPointTypeEnum};
-    use sandbox_fleet::request::{Env, Resources, SandboxSpec};
-    use sandbox_fleet::sandbox::{Phase, SidecarToken};
-    use sandbox_protocol::{CallKey, SandboxId};
 
     use super::*;
 
-    fn sandbox() -> Sandbox {
-        Sandbox {
-            id: SandboxId { origin: CallKey { service: 1, call: 2 }, slot: 0 },
-            owner: Address::ZERO,
-            spec: SandboxSpec {
-                resources: Resources { cpu_cores: 2, memory_mb: 512, disk_gb: 1 },
-                image: "image".into(),
-                env: Env::new(),
-            },
-            expires_at_block: None,
-            token: SidecarToken::new(B256::ZERO),
-            phase: Phase::Requested,
+    fn shape() -> Shape {
+        Shape {
+            vessel: "sbx-1-2-0-tag".into(),
+            image: "sidecar".into(),
+            resources: Resources { cpu_cores: 2, memory_mb: 512, disk_gb: 1 },
+            runtime: None,
+            storage: Storage::Disk(DiskQuota::Loop),
         }
     }
 
-    fn places() -> Places {
-        Places::new(Path::new("/run/x"), Address::ZERO, 1).unwrap()
+    fn ground() -> Ground {
+        let places = Places::new(Path::new("/run/x"), Address::ZERO, 1).unwrap();
+        Ground { places, disks: Disks::at(Path::new("/data/disks")) }
     }
 
     /// What an engine shows that did all it was asked.
     fn obedient() -> ContainerInspectResponse {
-        let asked = container(&sandbox(), &places(), None);
+        obedient_to(&shape())
+    }
+
+    fn obedient_to(shape: &Shape) -> ContainerInspectResponse {
+        let asked = container(shape, &ground());
         let point = |mount: Mount| MountPoint {
             typ: Some(match mount.typ {
                 Some(MountTypeEnum::BIND) => MountPointTypeEnum::BIND,
@@ -251,8 +353,8 @@ mod tests {
             ..MountPoint::default()
         };
         ContainerInspectResponse {
-            config: Some(ContainerConfig { user: asked.user, ..ContainerConfig::default() }),
-            mounts: Some(mounts(&sandbox(), &places()).into_iter().map(point).collect()),
+            config: Some(ContainerConfig { user: asked.user, labels: asked.labels, ..ContainerConfig::default() }),
+            mounts: Some(mounts(shape, &ground()).into_iter().map(point).collect()),
             host_config: asked.host_config,
             ..ContainerInspectResponse::default()
         }
@@ -264,7 +366,7 @@ mod tests {
         let mut host = found.host_config.take().unwrap();
         change(&mut found, &mut host);
         found.host_config = Some(host);
-        verify(&sandbox(), &places(), &found).err().map(|mismatch| mismatch.setting)
+        verify(&shape(), &ground(), &found).err().map(|mismatch| mismatch.setting)
     }
 
     #[test]
@@ -306,5 +408,40 @@ mod tests {
         };
         assert_eq!(check(more), Some("mounts"));
         assert_eq!(check(|found, _| found.mounts = None), Some("mounts"));
+    }
+
+    #[test]
+    fn the_runtime_that_was_asked_for_is_the_one_that_runs() {
+        let asked = Shape { runtime: Some("runsc".into()), ..shape() };
+        let mut found = obedient_to(&asked);
+        verify(&asked, &ground(), &found).unwrap();
+        found.host_config.as_mut().unwrap().runtime = Some("runc".into());
+        assert_eq!(verify(&asked, &ground(), &found).unwrap_err().setting, "runtime");
+    }
+
+    #[test]
+    fn a_container_tells_by_what_its_things_are_found_whatever_it_is_called() {
+        let found = obedient();
+        assert_eq!((vessel(&found), storage(&found)), (Some("sbx-1-2-0-tag"), Storage::Disk(DiskQuota::Loop)));
+        let before = ContainerInspectResponse { config: None, ..found };
+        assert_eq!((vessel(&before), storage(&before)), (None, Storage::Volumes));
+    }
+
+    #[test]
+    fn containers_with_volumes_as_they_were_made_before_are_still_as_promised() {
+        let before = Shape { storage: Storage::Volumes, ..shape() };
+        verify(&before, &ground(), &obedient_to(&before)).unwrap();
+        assert_eq!(verify(&before, &ground(), &obedient()).unwrap_err().setting, "mounts");
+    }
+
+    #[test]
+    fn limits_are_changed_only_where_they_differ() {
+        let resources = shape().resources;
+        assert_eq!(limits_to_change(resources, &obedient()), None);
+        let more = Resources { memory_mb: resources.memory_mb + 1, ..resources };
+        let change = limits_to_change(more, &obedient()).unwrap();
+        assert_eq!((change.memory, change.memory_swap), (Some(513 * MIB), Some(513 * MIB)));
+        let more = Resources { cpu_cores: resources.cpu_cores + 1, ..resources };
+        assert_eq!(limits_to_change(more, &obedient()).unwrap().nano_cpus, Some(3 * NANOS));
     }
 }

@@ -1,165 +1,190 @@
 //! Sandboxes as containers of a Docker engine: the only folder that knows it.
 //!
 //! Everything is found by name, so every operation may be repeated. What was started is inspected, and what the
-//! inspection shows, not what was asked for, decides whether the sandbox is as hardened as promised.
+//! inspection shows, not what was asked for, decides whether the sandbox is as hardened as promised. A create takes a
+//! container of the [`pool`] where one fits; [`sweep`] removes what belongs to nobody.
 
+mod disk;
+mod engine;
 mod error;
 mod hardening;
+mod host;
+mod pool;
+mod skeleton;
+mod survey;
+mod sweep;
 
-use std::os::unix::fs::DirBuilderExt;
+use std::collections::HashSet;
+use std::error::Error;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use bollard::Docker;
-use bollard::errors::Error as EngineError;
-use bollard::models::ContainerInspectResponse;
-use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, InspectContainerOptions, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
-    StartContainerOptions, StopContainerOptions,
-};
-use sandbox_fleet::ports::{Containers, PortError};
+use sandbox_fleet::admission::Capacity;
+use sandbox_fleet::ports::{Containers, PortError, Sidecars};
+use sandbox_fleet::request::Resources;
 use sandbox_fleet::sandbox::{Instance, Sandbox};
-use sandbox_protocol::SandboxId;
+use sandbox_protocol::limits::{CPU_CORES_DEFAULT, DISK_GB_DEFAULT, MEMORY_MB_DEFAULT};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
+pub(crate) use disk::{DiskError, DiskQuota, Disks};
 pub(crate) use error::DockerError;
+pub(crate) use pool::PoolCounts;
+pub(crate) use survey::{EngineFacts, FoundContainer, Survey};
 
-use crate::limits::ENGINE_TIMEOUT;
+use crate::config::EngineConfig;
+use crate::error_chain;
+use crate::limits::SWEEP_PAUSE;
 use crate::places::Places;
-
-/// What a sandbox has besides its container.
-const VOLUMES: [&str; 2] = ["workspace", "home"];
+use engine::{Engine, Name};
+use hardening::Ground;
+use host::{Host, Wanted};
+use pool::{Pool, Refill};
 
 /// A Docker engine on this host.
 pub(crate) struct DockerContainers {
-    engine: Docker,
-    places: Places,
-    runtime: Option<String>,
+    host: Arc<Host>,
+    pool: Arc<Pool>,
+}
+
+/// Who may have something here.
+#[async_trait]
+pub(crate) trait Census: Send + Sync + 'static {
+    /// The sandboxes that live: of which something may exist, now or later.
+    ///
+    /// # Errors
+    /// It is not known; that says nothing of any sandbox.
+    async fn living(&self) -> Result<Vec<Sandbox>, Box<dyn Error + Send + Sync>>;
+}
+
+/// What keeps the host as it should be while the node runs.
+pub(crate) struct Upkeep {
+    /// Who may have something here.
+    pub(crate) census: Arc<dyn Census>,
+    /// The sidecars of the pool's containers.
+    pub(crate) sidecars: Arc<dyn Sidecars>,
+    /// What the pool stays within.
+    pub(crate) capacity: Capacity,
 }
 
 impl DockerContainers {
-    /// Connects to the engine at `host` (`unix:///…`) and agrees on a version with it.
-    pub(crate) async fn connect(host: &str, places: Places, runtime: Option<String>) -> Result<Self, DockerError> {
-        let path = host.strip_prefix("unix://").unwrap_or(host);
-        let engine = Docker::connect_with_unix(path, ENGINE_TIMEOUT.as_secs(), bollard::API_DEFAULT_VERSION)
-            .map_err(DockerError::Connect)?;
-        let engine = engine.negotiate_version().await.map_err(DockerError::Connect)?;
-        Ok(Self { engine, places, runtime })
+    /// Connects to the engine that `config` names.
+    pub(crate) async fn connect(config: &EngineConfig, places: Places, disks: Disks) -> Result<Self, DockerError> {
+        let engine = Engine::connect(&config.host).await?;
+        name_missing_runtimes(&engine, config).await?;
+        let ground = Ground { places, disks };
+        let host = Host { engine, ground, runtime: config.runtime.clone(), laid_out: Mutex::default() };
+        let host = Arc::new(host);
+        let resources =
+            Resources { cpu_cores: CPU_CORES_DEFAULT, memory_mb: MEMORY_MB_DEFAULT, disk_gb: DISK_GB_DEFAULT };
+        let common = Wanted { image: config.menu.images.default.clone(), resources, runtime: None };
+        // Before anything is served: the first create need not wait for it.
+        if let Err(error) = host.template(&common.image, common.resources.disk_gb).await {
+            tracing::warn!(error = %error_chain(&error), "there is no template for disks yet");
+        }
+        let pool = Arc::new(Pool::new(host.clone(), config.pool_size, common));
+        Ok(Self { host, pool })
     }
 
-    async fn make(&self, sandbox: &Sandbox) -> Result<Instance, DockerError> {
-        let name = self.places.name(sandbox.id);
-        self.make_socket_dir(sandbox.id)?;
-        let body = hardening::container(sandbox, &self.places, self.runtime.as_deref());
-        let options = CreateContainerOptionsBuilder::new().name(&name).build();
-        match self.engine.create_container(Some(options), body).await {
-            // Made by a former attempt.
-            Ok(_) | Err(EngineError::DockerResponseServerError { status_code: 409, .. }) => {}
-            Err(EngineError::DockerResponseServerError { status_code: 404, .. }) => {
-                return Err(DockerError::ImageMissing { image: sandbox.spec.image.clone() });
+    /// Sweeps and refills until `stop`; then the pool is emptied.
+    pub(crate) async fn keep(self: Arc<Self>, upkeep: Upkeep, stop: CancellationToken) {
+        let Upkeep { census, sidecars, capacity } = upkeep;
+        let refill = Refill { pool: self.pool.clone(), sidecars, census: census.clone(), capacity };
+        let sweeping = async {
+            loop {
+                if let Err(error) = sweep::sweep(&self.host, &self.pool, census.as_ref()).await {
+                    tracing::warn!(error = %error_chain(&error), "nothing is swept");
+                }
+                tokio::time::sleep(SWEEP_PAUSE).await;
             }
-            Err(source) => return Err(DockerError::Create { name, source }),
+        };
+        let filled = refill.run(stop);
+        tokio::select! {
+            () = filled => {}
+            () = sweeping => {}
         }
-        self.start(&name).await?;
-        let found = self.inspect(&name).await?.ok_or(DockerError::Vanished { name })?;
-        self.verified(sandbox, &found)
+        let PoolCounts { ready, claimed, cold, failed } = self.pool_counts();
+        tracing::info!(ready, claimed, cold, failed, "the pool is empty");
     }
 
-    async fn look(&self, sandbox: &Sandbox) -> Result<Option<Instance>, DockerError> {
-        let name = self.places.name(sandbox.id);
-        let Some(found) = self.inspect(&name).await? else { return Ok(None) };
-        let running = found.state.as_ref().and_then(|state| state.running).unwrap_or(false);
-        match self.verified(sandbox, &found) {
-            Ok(instance) if running => Ok(Some(instance)),
-            Ok(instance) => {
-                // After a reboot of the host the directory is gone, and without it the engine starts nothing.
-                self.make_socket_dir(sandbox.id)?;
-                self.start(&name).await?;
-                Ok(Some(instance))
+    /// What the pool did so far.
+    pub(crate) fn pool_counts(&self) -> PoolCounts {
+        self.pool.counts()
+    }
+
+    async fn make(&self, name: &str, wanted: &Wanted) -> Result<Instance, DockerError> {
+        let _serving = self.pool.serving();
+        while let Some(vessel) = self.pool.take(wanted) {
+            match self.host.engine.rename(&vessel, name).await {
+                Ok(Name::Had) => {}
+                // Made by a former attempt.
+                Ok(Name::Taken) => {
+                    self.pool.give_back(vessel);
+                    return self.host.settle(name, wanted).await;
+                }
+                Ok(Name::Absent) => {
+                    self.pool.forget(&vessel);
+                    continue;
+                }
+                // It may bear either name now; the sweep finds it by both.
+                Err(error) => {
+                    self.pool.forget(&vessel);
+                    return Err(error);
+                }
             }
-            // What is not as hardened as promised does not run; what is in it is kept.
-            Err(error) if running => {
-                self.stop(&name).await?;
-                Err(error)
+            match self.host.settle(name, wanted).await {
+                Ok(instance) => {
+                    self.pool.count_claimed();
+                    return Ok(instance);
+                }
+                Err(error) => {
+                    tracing::warn!(vessel, error = %error_chain(&error), "a container of the pool is of no use");
+                    self.host.clear(name).await?;
+                    self.pool.forget(&vessel);
+                }
             }
-            Err(error) => Err(error),
         }
-    }
-
-    fn make_socket_dir(&self, id: SandboxId) -> Result<(), DockerError> {
-        let dir = self.places.socket_dir(id);
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-        made.map_err(|source| DockerError::SocketDirectory { dir, source })
-    }
-
-    async fn clear(&self, id: SandboxId) -> Result<(), DockerError> {
-        let name = self.places.name(id);
-        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        let removed = self.engine.remove_container(&name, Some(options)).await;
-        absent_is_fine(removed).map_err(|source| DockerError::Remove { name: name.clone(), source })?;
-        for volume in VOLUMES {
-            let volume = format!("{name}-{volume}");
-            let removed = self.engine.remove_volume(&volume, None::<RemoveVolumeOptions>).await;
-            absent_is_fine(removed).map_err(|source| DockerError::Remove { name: volume, source })?;
+        self.pool.count_cold();
+        if self.host.engine.inspect(name).await?.is_none() {
+            self.host.build(name, wanted).await?;
         }
-        let dir = self.places.socket_dir(id);
-        match std::fs::remove_dir_all(&dir) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(DockerError::SocketDirectory { dir, source })
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
+        self.host.settle(name, wanted).await
     }
+}
 
-    async fn start(&self, name: &str) -> Result<(), DockerError> {
-        let started = self.engine.start_container(name, None::<StartContainerOptions>).await;
-        match started {
-            // 304: it runs already.
-            Ok(()) | Err(EngineError::DockerResponseServerError { status_code: 304, .. }) => Ok(()),
-            Err(source) => Err(DockerError::Start { name: name.into(), source }),
-        }
+/// A runtime that the engine does not know is no reason to end, but one to speak of: what asks for it will fail.
+async fn name_missing_runtimes(engine: &Engine, config: &EngineConfig) -> Result<(), DockerError> {
+    let known = engine.info().await?.runtimes.unwrap_or_default();
+    let asked: HashSet<&String> = config.menu.runtimes.iter().chain(&config.runtime).collect();
+    for runtime in asked.into_iter().filter(|runtime| !known.contains_key(*runtime)) {
+        tracing::error!(runtime, "the container engine has no such runtime: sandboxes that ask for it will fail");
     }
-
-    async fn stop(&self, name: &str) -> Result<(), DockerError> {
-        let stopped = self.engine.stop_container(name, None::<StopContainerOptions>).await;
-        absent_is_fine(stopped).map_err(|source| DockerError::Stop { name: name.into(), source })
-    }
-
-    async fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, DockerError> {
-        match self.engine.inspect_container(name, None::<InspectContainerOptions>).await {
-            Ok(found) => Ok(Some(found)),
-            Err(EngineError::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
-            Err(source) => Err(DockerError::Inspect { name: name.into(), source }),
-        }
-    }
-
-    fn verified(&self, sandbox: &Sandbox, found: &ContainerInspectResponse) -> Result<Instance, DockerError> {
-        let name = self.places.name(sandbox.id);
-        hardening::verify(sandbox, &self.places, found)
-            .map_err(|source| DockerError::Hardening { name: name.clone(), source })?;
-        let host = found.host_config.as_ref();
-        let runtime = host.and_then(|host| host.runtime.clone()).ok_or(DockerError::Vanished { name: name.clone() })?;
-        let image_digest = found.image.clone().ok_or(DockerError::Vanished { name })?;
-        Ok(Instance { runtime, image_digest })
-    }
+    Ok(())
 }
 
 #[async_trait]
 impl Containers for DockerContainers {
     async fn provision(&self, sandbox: &Sandbox) -> Result<Instance, PortError> {
-        Ok(self.make(sandbox).await?)
+        Ok(self.make(&self.name(sandbox), &Wanted::from(&sandbox.spec)).await?)
     }
 
     async fn adopt(&self, sandbox: &Sandbox) -> Result<Option<Instance>, PortError> {
-        Ok(self.look(sandbox).await?)
+        Ok(self.host.look(&self.name(sandbox), &Wanted::from(&sandbox.spec)).await?)
     }
 
-    async fn remove(&self, id: SandboxId) -> Result<(), PortError> {
-        Ok(self.clear(id).await?)
+    async fn halt(&self, sandbox: &Sandbox) -> Result<bool, PortError> {
+        Ok(self.host.rest(&self.name(sandbox)).await?)
+    }
+
+    async fn remove(&self, sandbox: &Sandbox) -> Result<(), PortError> {
+        let vessel = self.host.clear(&self.name(sandbox)).await?;
+        self.pool.forget(&vessel);
+        Ok(())
     }
 }
 
-fn absent_is_fine(removed: Result<(), EngineError>) -> Result<(), EngineError> {
-    match removed {
-        Err(EngineError::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
-        other => other,
+impl DockerContainers {
+    fn name(&self, sandbox: &Sandbox) -> String {
+        self.host.ground.places.name(sandbox.id)
     }
 }

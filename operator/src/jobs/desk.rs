@@ -7,20 +7,23 @@ use alloy::primitives::{Address, Bytes, U256, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolStruct, SolValue};
-use sandbox_fleet::ports::Sidecars;
-use sandbox_fleet::request::Images;
+use sandbox_fleet::ports::{Sidecars, Snapshots};
+use sandbox_fleet::request::Menu;
 use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Unfinished};
 use sandbox_protocol::abi::{self, JobError, JobReceipt};
 use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt, domain};
-use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome};
+use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
 use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::fence::{Fence, Verdict};
 use super::queue::{Hold, JobQueue};
 use super::terms;
+use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
 
@@ -31,12 +34,14 @@ pub(crate) struct DeskParts {
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) sidecars: Arc<dyn Sidecars>,
-    pub(crate) images: Images,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
+    pub(crate) menu: Menu,
     pub(crate) api_url: String,
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) fence: Fence,
     pub(crate) queue: JobQueue,
     pub(crate) metrics: Metrics,
+    pub(crate) intake: Intake,
 }
 
 /// Answers calls. Shared by all handlers.
@@ -82,6 +87,11 @@ impl JobCall {
         abi::decode(&self.inputs).map_err(|error| Failure::new(FailureCode::BadRequest, error.to_string()))
     }
 
+    /// Names the sandbox in what is logged of this call.
+    pub(crate) fn is_of(&self, sandbox: SandboxId) {
+        tracing::Span::current().record("sandbox", tracing::field::display(sandbox));
+    }
+
     /// What handlers work with.
     pub(crate) fn parts(&self) -> &DeskParts {
         &self.desk.parts
@@ -115,15 +125,15 @@ impl Desk {
     {
         // In a task of its own: when the runner stops, the answer is still written before the process ends.
         let work = self.work.clone();
-        let answered = work.spawn(async move {
+        let span = tracing::info_span!("job", call = %key, service = key.service, job = Empty, sandbox = Empty);
+        let answering = async move {
             let Some(hold) = self.parts.queue.hold(key) else { return Ok(None) };
             self.parts.metrics.queue(self.parts.queue.depth());
             let answered = self.clone().answer_held(hold, handler).await;
             self.parts.metrics.queue(self.parts.queue.depth());
             answered
-        });
-        let answered = answered.await;
-        match answered {
+        };
+        match work.spawn(answering.instrument(span)).await {
             Ok(Ok(receipt)) => receipt,
             Ok(Err(error)) => {
                 tracing::error!(call = %key, error = %crate::error_chain(&error), "call left for the next start");
@@ -145,6 +155,7 @@ impl Desk {
             return Ok(None);
         }
         let Some(call) = self.parts.records.call(hold.key())? else { return Ok(None) };
+        tracing::Span::current().record("job", call.job);
         if let Some(answer) = call.answer() {
             return Ok(Some(answer.receipt.receipt.on_chain()));
         }
@@ -235,7 +246,7 @@ impl Desk {
             }
         };
         let (runtime, image_digest) = match work.instance {
-            Some(Instance { runtime, image_digest }) => (runtime, image_digest),
+            Some(Instance { runtime, image_digest, .. }) => (runtime, image_digest),
             None => Default::default(),
         };
         let receipt = SandboxReceipt {
@@ -282,7 +293,7 @@ async fn contained(
     handling: impl Future<Output = Result<Work, Unfinished>> + Send + 'static,
 ) -> Result<Work, Unfinished> {
     // Dropped, it is aborted: one that is late, or whose call was given up, goes no further.
-    let handling = AbortOnDropHandle::new(tokio::spawn(handling));
+    let handling = AbortOnDropHandle::new(tokio::spawn(handling.in_current_span()));
     let reference = format!("{:08x}", rand::random::<u32>());
     let message = match tokio::time::timeout(bound, handling).await {
         Ok(Ok(result)) => return result,

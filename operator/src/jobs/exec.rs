@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use alloy::sol_types::SolValue;
-use sandbox_fleet::Unfinished;
 use sandbox_fleet::ports::SidecarError;
 use sandbox_fleet::request::{Command, command};
-use sandbox_fleet::sandbox::{Instance, Phase, Sandbox};
+use sandbox_fleet::sandbox::{Instance, Sandbox};
+use sandbox_fleet::{Unfinished, Visit};
 use sandbox_protocol::abi::ExecResponse;
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
 use sandbox_protocol::{Failure, FailureCode};
@@ -20,28 +20,13 @@ use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE, EXEC_SLACK};
 /// Runs the command.
 pub(super) async fn exec(call: JobCall) -> Result<Work, Unfinished> {
     let command = command(call.request()?)?;
-    let sandbox = call.parts().fleet.find(command.sandbox, call.caller).await?;
-    let instance = running(&sandbox)?;
-    let body = body(call.execution.clone(), command, &sandbox, call.resumed);
+    call.is_of(command.sandbox);
+    let visit = call.parts().fleet.visit(command.sandbox, call.caller).await?;
+    let body = body(call.execution.clone(), command, &visit.sandbox, call.resumed);
     let bound = Duration::from_millis(body.timeout_ms) + EXEC_SLACK;
-    let carried_out = tokio::time::timeout(bound, carried_out(&call, &sandbox, body)).await;
+    let carried_out = tokio::time::timeout(bound, carried_out(&call, &visit, body)).await;
     let reply = carried_out.unwrap_or_else(|_| Err(unreachable()))?;
-    Ok(work(reply, instance))
-}
-
-fn running(sandbox: &Sandbox) -> Result<Instance, Failure> {
-    match &sandbox.phase {
-        Phase::Running(instance) => Ok(instance.clone()),
-        Phase::Requested
-        | Phase::Provisioning
-        | Phase::Deleting(_)
-        | Phase::Gone(_)
-        | Phase::Discarding(_)
-        | Phase::Failed(_) => {
-            let message = format!("the sandbox is {}", sandbox.phase.name());
-            Err(Failure::new(FailureCode::SandboxLost, message))
-        }
-    }
+    Ok(work(reply, visit.instance))
 }
 
 fn body(id: String, command: Command, sandbox: &Sandbox, attach_only: bool) -> ExecBody {
@@ -60,10 +45,10 @@ fn body(id: String, command: Command, sandbox: &Sandbox, attach_only: bool) -> E
 
 /// Asks until there is a reply; its caller bounds the time. A sidecar that cannot be reached was sent nothing and may be on
 /// its way up; one that broke off is asked a few times what became of the command.
-async fn carried_out(call: &JobCall, sandbox: &Sandbox, mut body: ExecBody) -> Result<ExecReply, Failure> {
+async fn carried_out(call: &JobCall, visit: &Visit, mut body: ExecBody) -> Result<ExecReply, Failure> {
     let mut broken_off = 0;
     while broken_off < ATTACH_ATTEMPTS_MAX {
-        let error = match call.parts().sidecars.exec(sandbox, body.clone()).await {
+        let error = match call.parts().sidecars.exec(&visit.instance, body.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(SidecarError::Lost) => {
                 return Err(Failure::new(FailureCode::Interrupted, "the command may have run; its result is lost"));
@@ -79,8 +64,8 @@ async fn carried_out(call: &JobCall, sandbox: &Sandbox, mut body: ExecBody) -> R
                 error
             }
         };
-        tracing::debug!(sandbox = %sandbox.id, %error, "the sidecar does not answer");
-        call.parts().fleet.check(sandbox.id).await;
+        tracing::debug!(sandbox = %visit.sandbox.id, %error, "the sidecar does not answer");
+        call.parts().fleet.check(visit.sandbox.id).await;
         tokio::time::sleep(ATTACH_PAUSE).await;
     }
     Err(unreachable())

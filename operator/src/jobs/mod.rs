@@ -31,6 +31,9 @@ pub(crate) use queue::JobQueue;
 pub(crate) fn router(desk: Arc<Desk>) -> Router {
     let router = Job::ALL.into_iter().fold(Router::new(), |router, job| match job {
         Job::SandboxCreate => router.route(job.id(), create.layer(TangleLayer)),
+        Job::SandboxStop => router.route(job.id(), stop.layer(TangleLayer)),
+        Job::SandboxResume => router.route(job.id(), resume.layer(TangleLayer)),
+        Job::SandboxSnapshot => router.route(job.id(), snapshot.layer(TangleLayer)),
         Job::SandboxDelete => router.route(job.id(), delete.layer(TangleLayer)),
         Job::Exec => router.route(job.id(), exec.layer(TangleLayer)),
         _ => router.route(job.id(), refuse.layer(TangleLayer)),
@@ -42,6 +45,18 @@ type Receipt = Option<TangleResult<JobReceipt>>;
 
 async fn create(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
     desk.answer(CallKey { service, call }, sandbox::create).await.map(TangleResult)
+}
+
+async fn stop(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, sandbox::stop).await.map(TangleResult)
+}
+
+async fn resume(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, sandbox::resume).await.map(TangleResult)
+}
+
+async fn snapshot(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, sandbox::snapshot).await.map(TangleResult)
 }
 
 async fn delete(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {

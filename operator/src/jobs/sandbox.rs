@@ -1,60 +1,131 @@
-//! Jobs 0 and 3: a sandbox begins and ends.
+//! Jobs 0 to 4: a sandbox begins, rests, goes on, ends, and is kept elsewhere.
 
-use alloy::primitives::{B256, U256};
+use alloy::primitives::U256;
+use alloy::sol_types::SolValue;
 use sandbox_fleet::Unfinished;
-use sandbox_fleet::request::sandbox_spec;
-use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox, SidecarToken};
-use sandbox_protocol::abi::{SandboxCreateRequest, SandboxCreateResponse, SandboxIdRequest, SandboxStatusResponse};
+use sandbox_fleet::ports::SnapshotOrder;
+use sandbox_fleet::request::{SnapshotUri, sandbox_spec};
+use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox};
+use sandbox_protocol::abi::{
+    ResumeRequest, SandboxCreateRequest, SandboxCreateResponse, SandboxIdRequest, SandboxSnapshotRequest,
+    SandboxSnapshotResponse, SandboxStatusResponse,
+};
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 use sandbox_sdk::chain::ReadError;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
 
 use super::{JobCall, Work};
 use crate::chain::until_answered;
-use crate::limits::{CREATE_TIMEOUT, DELETE_TIMEOUT};
+use crate::limits::{CREATE_TIMEOUT, DELETE_TIMEOUT, RESUME_TIMEOUT, SNAPSHOT_TIMEOUT, STOP_TIMEOUT};
+use crate::outside::check_rules;
 
 /// Job 0: provisions a sandbox.
 pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxCreateRequest = call.request()?;
-    let spec = sandbox_spec(&request, &call.parts().images)?;
+    let spec = sandbox_spec(&request, &call.parts().menu)?;
+    check_rules(&spec.egress)?;
     let id = SandboxId { origin: call.key, slot: 0 };
+    call.is_of(id);
+    // One that was begun is finished: what there is of it is here.
+    if !call.resumed {
+        call.parts().intake.admit()?;
+    }
     let expires_at_block = expiry(&call, id).await;
-    let token = SidecarToken::new(B256::from(rand::random::<[u8; 32]>()));
-    let sandbox = Sandbox { id, owner: call.caller, spec, expires_at_block, token, phase: Phase::Requested };
+    let sandbox = Sandbox { id, owner: call.caller, spec, expires_at_block, warned: false, phase: Phase::Requested };
     let fleet = &call.parts().fleet;
-    let Ok(created) = tokio::time::timeout(CREATE_TIMEOUT, fleet.create(sandbox)).await else {
+    let bound = if sandbox.spec.snapshot.is_some() { RESUME_TIMEOUT } else { CREATE_TIMEOUT };
+    let Ok(created) = tokio::time::timeout(bound, fleet.create(sandbox)).await else {
         fleet.end(id, EndReason::Abandoned).await;
-        return Err(Failure::new(FailureCode::Engine, "the sandbox did not start in time").into());
+        return Err(late("the sandbox did not start in time").into());
     };
-    let endpoint = format!("{}/sandboxes/{id}", call.parts().api_url);
     let created = created?;
     let response = SandboxCreateResponse {
         sandbox_id: id.to_string(),
         stream_endpoint: String::new(),
-        sidecar_endpoint: endpoint,
+        sidecar_endpoint: format!("{}/sandboxes/{id}", call.parts().api_url),
         ssh_host: String::new(),
         ssh_port: 0,
         ssh_user: String::new(),
         expires_at_block: created.expires_at_block.unwrap_or_default(),
     };
-    Ok(Work { detail: U256::ONE, ..Work::done(&response, instance(&created)) })
+    Ok(Work { detail: U256::ONE, ..Work::done(&response, created.phase.instance().cloned()) })
+}
+
+/// Job 1: stops a sandbox; what is in it stays.
+pub(super) async fn stop(call: JobCall) -> Result<Work, Unfinished> {
+    let request: SandboxIdRequest = call.request()?;
+    let id = named(&call, &request.sandbox_id)?;
+    let stopped = tokio::time::timeout(STOP_TIMEOUT, call.parts().fleet.stop(id, call.caller)).await;
+    Ok(status(&stopped.map_err(|_| late("the sandbox is not stopped yet"))??))
+}
+
+/// Job 2: starts a stopped sandbox again, with what a snapshot holds where one is named.
+pub(super) async fn resume(call: JobCall) -> Result<Work, Unfinished> {
+    let request: ResumeRequest = call.request()?;
+    let id = named(&call, &request.sandbox_id)?;
+    let from = SnapshotUri::parse("snapshot_uri", &request.snapshot_uri)?;
+    let resumed = tokio::time::timeout(RESUME_TIMEOUT, call.parts().fleet.resume(id, call.caller, from)).await;
+    Ok(status(&resumed.map_err(|_| late("the sandbox does not run yet"))??))
 }
 
 /// Job 3: deletes a sandbox and everything in it.
 pub(super) async fn delete(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxIdRequest = call.request()?;
-    let id = SandboxId::from_endpoint(&request.sandbox_id)
-        .map_err(|error| Failure::new(FailureCode::BadRequest, error.to_string()))?;
+    let id = named(&call, &request.sandbox_id)?;
     let fleet = &call.parts().fleet;
     let before = fleet.find(id, call.caller).await?;
     let deleted = tokio::time::timeout(DELETE_TIMEOUT, fleet.delete(id, call.caller)).await;
-    let deleted = deleted.map_err(|_| Failure::new(FailureCode::Engine, "the sandbox is not removed yet"))??;
-    let response = SandboxStatusResponse {
-        sandbox_id: id.to_string(),
-        state: deleted.phase.name().to_owned(),
-        expires_at_block: deleted.expires_at_block.unwrap_or_default(),
+    let deleted = deleted.map_err(|_| late("the sandbox is not removed yet"))??;
+    Ok(Work { instance: before.phase.instance().cloned(), ..status(&deleted) })
+}
+
+/// Job 4: writes what is in a running sandbox to a place of the customer's.
+pub(super) async fn snapshot(call: JobCall) -> Result<Work, Unfinished> {
+    let request: SandboxSnapshotRequest = call.request()?;
+    let id = named(&call, &request.sidecar_endpoint)?;
+    if !request.include_workspace && !request.include_state {
+        return Err(bad("include_workspace or include_state: one of them must be true").into());
+    }
+    let asked = SnapshotUri::parse("destination", &request.destination)?;
+    let visit = call.parts().fleet.visit(id, call.caller).await?;
+    let destination = asked.or_else(|| visit.sandbox.spec.snapshot_destination.clone());
+    let destination = destination.ok_or_else(|| bad("destination: the sandbox was created with none either"))?;
+    let order = SnapshotOrder { destination, workspace: request.include_workspace, state: request.include_state };
+    let taking = call.parts().snapshots.take(&visit.sandbox, &visit.instance, &order);
+    let taken = tokio::time::timeout(SNAPSHOT_TIMEOUT, taking).await;
+    let taken = taken.map_err(|_| late("the snapshot is not written in time"))?.map_err(|error| {
+        tracing::warn!(call = %call.key, error = %crate::error_chain(&error), "no snapshot");
+        error.failure
+    })?;
+    let response = SandboxSnapshotResponse {
+        success: true,
+        snapshot_uri: taken.uri.as_str().to_owned(),
+        size_bytes: taken.size_bytes,
     };
-    Ok(Work::done(&response, instance(&before)))
+    Ok(Work { response: response.abi_encode(), ..Work::done(&(), Some(visit.instance)) })
+}
+
+fn named(call: &JobCall, text: &str) -> Result<SandboxId, Failure> {
+    let id = SandboxId::from_endpoint(text).map_err(|error| bad(error.to_string()))?;
+    call.is_of(id);
+    Ok(id)
+}
+
+fn bad(message: impl Into<String>) -> Failure {
+    Failure::new(FailureCode::BadRequest, message)
+}
+
+fn late(message: &str) -> Failure {
+    Failure::new(FailureCode::Engine, message)
+}
+
+fn status(sandbox: &Sandbox) -> Work {
+    let response = SandboxStatusResponse {
+        sandbox_id: sandbox.id.to_string(),
+        state: sandbox.phase.name().to_owned(),
+        expires_at_block: sandbox.expires_at_block.unwrap_or_default(),
+    };
+    Work::done(&response, sandbox.phase.instance().cloned())
 }
 
 /// The expiry block that the contract wrote down, the one word on it. A node that has no row for the sandbox is behind.
@@ -73,16 +144,4 @@ enum RowError {
     NotYet,
     #[error(transparent)]
     Read(#[from] ReadError),
-}
-
-fn instance(sandbox: &Sandbox) -> Option<sandbox_fleet::sandbox::Instance> {
-    match &sandbox.phase {
-        Phase::Running(instance) => Some(instance.clone()),
-        Phase::Requested
-        | Phase::Provisioning
-        | Phase::Deleting(_)
-        | Phase::Gone(_)
-        | Phase::Discarding(_)
-        | Phase::Failed(_) => None,
-    }
 }

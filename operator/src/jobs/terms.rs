@@ -48,6 +48,7 @@ pub(crate) fn is_time_left(job: Job, assigned: u64, deadline: u64, head: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{DELETE_TIMEOUT, RESUME_TIMEOUT, SNAPSHOT_TIMEOUT, STOP_TIMEOUT};
 
     #[test]
     fn the_contract_gives_the_same_times() {
@@ -73,7 +74,14 @@ mod tests {
             assert!(needed(job).is_none_or(|needed| needed <= answer_within(job)));
         }
         assert!(CREATE_TIMEOUT < work_within(Job::SandboxCreate));
-        assert!(crate::limits::DELETE_TIMEOUT < answer_within(Job::SandboxDelete));
+        for (job, bound) in [
+            (Job::SandboxStop, STOP_TIMEOUT),
+            (Job::SandboxResume, RESUME_TIMEOUT),
+            (Job::SandboxDelete, DELETE_TIMEOUT),
+            (Job::SandboxSnapshot, SNAPSHOT_TIMEOUT),
+        ] {
+            assert!(bound < work_within(job), "{} has words of its own for being late", job.name());
+        }
     }
 
     #[test]

@@ -61,6 +61,21 @@ pub(crate) enum RecordsError {
     /// A value is not what its key promises.
     #[error("a record cannot be encoded or decoded")]
     Encoding(#[source] serde_json::Error),
+    /// The copy of the records was not written or read.
+    #[error("cannot write or read the copy of the records")]
+    Copy(#[source] io::Error),
+    /// The copy of the records is not whole.
+    #[error("the copy of the records is damaged at line {line}")]
+    Damaged {
+        /// The line, from 1.
+        line: u64,
+    },
+    /// A copy is restored into an empty directory only.
+    #[error("the state directory {dir} is not empty; restore into an empty one")]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// An index names a record that is not there.
     #[error("an open call has no record")]
     Missing,

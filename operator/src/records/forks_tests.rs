@@ -94,6 +94,22 @@ async fn another_call_under_the_same_id_is_a_new_one_and_the_former_returns_with
 }
 
 #[tokio::test]
+async fn a_call_is_listed_to_its_caller_where_it_stands_now_and_to_nobody_else() {
+    let desk = Desk::new();
+    let listed = |caller: u8| {
+        let calls = desk.records.calls_of([caller; 20].into(), None, 9).unwrap();
+        calls.iter().map(|call| call.block).collect::<Vec<_>>()
+    };
+    desk.read(1, 5, &[call(1, EXEC, 1, 5)]).await;
+    desk.records.rewind(4).await.unwrap();
+    desk.read(2, 6, &[call(1, EXEC, 1, 6)]).await;
+    assert_eq!(listed(1), [6]);
+    desk.records.rewind(4).await.unwrap();
+    desk.read(3, 7, &[CallRecord { caller: [2; 20].into(), ..call(1, EXEC, 1, 7) }]).await;
+    assert_eq!((listed(1), listed(2)), (vec![], vec![7]));
+}
+
+#[tokio::test]
 async fn what_a_create_made_is_undone_before_its_id_is_used_again() {
     let desk = Desk::new();
     let (one, other) = (call(1, CREATE, 1, 5), call(1, CREATE, 2, 5));

@@ -5,15 +5,19 @@
 //! A store that failed once takes no further write: the process is to end, and its next life goes on from the disk.
 
 mod call;
+mod callers;
 mod changes;
+mod copy;
 mod disk;
 mod error;
+mod events;
 mod forks;
 #[cfg(test)]
 mod forks_tests;
 mod sweeps;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod writer;
 
 use std::fs::File;
@@ -32,16 +36,20 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use call::{Answer, CallRecord, Progress};
+pub(crate) use callers::CallPlace;
 use changes::Changes;
 use disk::Disk;
 pub(crate) use error::RecordsError;
+use events::EventLog;
+pub(crate) use events::{EventRecord, reason};
 use forks::GivenUp;
+pub(crate) use tokens::TokenRecord;
 use writer::{Write, Writer, WriterThread};
 
-use crate::limits::{FINAL_CALLS_MAX, PRUNE_STEP_MAX};
+use crate::limits::{EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 
 /// Layout of keys and values; another one is refused rather than misread.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const VERSION_KEY: &[u8] = b"version";
 const CURSOR_KEY: &[u8] = b"cursor";
 const OWNER_KEY: &[u8] = b"owner";
@@ -63,6 +71,8 @@ pub(crate) struct Records {
     writer: Writer,
     changes: Changes,
     failed: CancellationToken,
+    /// The last event on disk.
+    durable_events: Arc<watch::Sender<u64>>,
     /// Calls at their end; a write that is given up may make it too many by one.
     finals: Arc<AtomicUsize>,
     finals_max: usize,
@@ -78,11 +88,11 @@ pub(crate) struct RecordsGuard {
 impl Records {
     /// Opens the records in `dir`, which is made where it does not exist.
     pub(crate) fn open(dir: &Path) -> Result<(Self, RecordsGuard), RecordsError> {
-        Self::open_with(dir, FINAL_CALLS_MAX)
+        Self::open_keeping(dir, (FINAL_CALLS_MAX, EVENTS_MAX))
     }
 
-    /// The same, to keep another number of calls at their end.
-    fn open_with(dir: &Path, finals_max: usize) -> Result<(Self, RecordsGuard), RecordsError> {
+    /// The same, to keep other numbers of calls at their end and of events.
+    fn open_keeping(dir: &Path, (finals_max, events_max): (usize, u64)) -> Result<(Self, RecordsGuard), RecordsError> {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
         let lock = lock(dir)?;
         let path = dir.join("records");
@@ -90,20 +100,15 @@ impl Records {
         let tree = (*db).clone();
         let disk = Arc::new(Disk::open(tree.clone(), &path).map_err(RecordsError::Sync)?);
         let (changes, failed) = (Changes::default(), CancellationToken::new());
-        let thread = WriterThread::start(disk.clone(), changes.clone(), failed.clone())?;
+        let events = EventLog::open(tree.clone(), events_max)?;
+        let durable_events = events.durable();
+        let thread = WriterThread::start(disk.clone(), events, changes.clone(), failed.clone())?;
         let writer = thread.writer();
-        let finals = count(&tree, FINAL)?;
-        let records = Self {
-            tree,
-            disk,
-            writer,
-            changes,
-            failed,
-            finals: Arc::new(finals.into()),
-            finals_max,
-            given_up: GivenUp::default(),
-        };
+        let finals = Arc::new(count(&tree, FINAL)?.into());
+        let given_up = GivenUp::default();
+        let records = Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max, given_up };
         records.check_version()?;
+        records.index_callers()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }
 
@@ -190,6 +195,12 @@ impl Records {
         Ok(calls)
     }
 
+    /// The calls of the highest services and numbers, at most so many, from the highest down.
+    pub(crate) fn latest_calls(&self, count_max: usize) -> Result<Vec<CallRecord>, RecordsError> {
+        let calls = self.tree.scan_prefix(CALLS).values().rev().take(count_max);
+        calls.map(|value| decode(&value.map_err(RecordsError::Read)?)).collect()
+    }
+
     /// Every sandbox that is remembered.
     pub(crate) fn sandboxes(&self) -> Result<Vec<Sandbox>, RecordsError> {
         self.tree.scan_prefix(SANDBOXES).values().map(|value| decode(&value.map_err(RecordsError::Read)?)).collect()
@@ -208,6 +219,8 @@ impl Records {
     fn check_version(&self) -> Result<(), RecordsError> {
         match self.read(VERSION_KEY)? {
             Some(VERSION) => Ok(()),
+            // What version 1 had not is filled in when it is read; a sandbox's container is inspected again at every start.
+            Some(1) => self.write_now(VERSION_KEY, &VERSION),
             Some(found) => Err(RecordsError::Version { found, known: VERSION }),
             None => self.write_now(VERSION_KEY, &VERSION),
         }
@@ -222,6 +235,7 @@ impl Records {
     fn put(&self, write: &mut Write, call: &CallRecord) -> Result<(), RecordsError> {
         let (open, end) = (indexed(OPEN, call.key), final_key(call));
         write.batch.insert(indexed(CALLS, call.key), encode(call)?);
+        Self::index(write, call);
         write.calls.push(call.key);
         if !call.progress.is_final() {
             write.batch.insert(open, &[]);
@@ -243,6 +257,7 @@ impl Records {
             write.batch.remove(before);
             self.finals.fetch_sub(1, Ordering::Relaxed);
         }
+        Self::remove_index(write, old);
         self.put(write, new)
     }
 
@@ -252,7 +267,9 @@ impl Records {
         let mut pruned = 0;
         for end in self.tree.scan_prefix(FINAL).keys().take(beyond.min(PRUNE_STEP_MAX)) {
             let end = end.map_err(RecordsError::Read)?;
-            write.batch.remove([CALLS, end.get(FINAL.len() + size_of::<u64>()..).unwrap_or_default()].concat());
+            let call = [CALLS, end.get(FINAL.len() + size_of::<u64>()..).unwrap_or_default()].concat();
+            self.unindex(write, &call)?;
+            write.batch.remove(call);
             write.batch.remove(end);
             pruned += 1;
         }
@@ -269,6 +286,8 @@ impl Sandboxes for Records {
     async fn save(&self, sandbox: &Sandbox) -> Result<(), PortError> {
         let saved = async {
             let mut write = Write::default();
+            let before = self.read(&sandbox_key(sandbox.id))?;
+            write.events.extend(events::difference(before.as_ref(), sandbox));
             write.batch.insert(sandbox_key(sandbox.id), encode(sandbox)?);
             self.writer.write(write).await
         };

@@ -4,8 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Signature, U256};
-use sandbox_fleet::request::{Resources, SandboxSpec};
-use sandbox_fleet::sandbox::{EndReason, Instance, Phase, SidecarToken};
+use sandbox_fleet::request::{Resources, SandboxSpec, SnapshotUri};
+use sandbox_fleet::sandbox::{EndReason, Instance, Phase, Rest, SidecarToken, StopReason};
 use sandbox_protocol::Failure;
 use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt};
 use tokio::time::timeout;
@@ -131,7 +131,7 @@ async fn the_oldest_calls_at_their_end_go_and_the_others_stay() {
         kept.collect::<Vec<_>>()
     };
     {
-        let (records, _guard) = Records::open_with(dir.path(), 2).unwrap();
+        let (records, _guard) = Records::open_keeping(dir.path(), (2, EVENTS_MAX)).unwrap();
         records.take_in(&[call(1)], 1).await.unwrap();
         // Their blocks fall as their numbers rise.
         for number in 2..=6 {
@@ -142,7 +142,7 @@ async fn the_oldest_calls_at_their_end_go_and_the_others_stay() {
         records.take_in(&[call(7)], 2).await.unwrap();
         assert_eq!(kept(&records).await, [1, 2, 3, 7]);
     }
-    let (records, _guard) = Records::open_with(dir.path(), 1).unwrap();
+    let (records, _guard) = Records::open_keeping(dir.path(), (1, EVENTS_MAX)).unwrap();
     records.take_in(&[], 3).await.unwrap();
     assert_eq!(kept(&records).await, [1, 2, 7], "what there is was counted at the start");
     records.take_in(&[], 4).await.unwrap();
@@ -152,7 +152,7 @@ async fn the_oldest_calls_at_their_end_go_and_the_others_stay() {
 #[tokio::test]
 async fn calls_go_in_small_steps() {
     let dir = tempfile::tempdir().unwrap();
-    let (records, _guard) = Records::open_with(dir.path(), 0).unwrap();
+    let (records, _guard) = Records::open_keeping(dir.path(), (0, EVENTS_MAX)).unwrap();
     let count = PRUNE_STEP_MAX as u64 + 1;
     let all: Vec<_> = (0..count).map(dropped).collect();
     records.take_in(&all, 1).await.unwrap();
@@ -265,23 +265,48 @@ fn the_layout_of_a_call_is_that_of_version_1() {
     check_layout(&Progress::Dropped { reason: "late".into() }, r#"{"dropped":{"reason":"late"}}"#);
 }
 
-#[test]
-fn the_layout_of_a_sandbox_is_that_of_version_1() {
-    assert_eq!(VERSION, 1);
-    let instance = Instance { runtime: "runc".into(), image_digest: "sha256:00".into() };
-    let sandbox = Sandbox {
+fn running_sandbox() -> Sandbox {
+    let token = SidecarToken::new(B256::repeat_byte(5));
+    let instance =
+        Instance { runtime: "runc".into(), image_digest: "sha256:00".into(), vessel: "sbx-1-2-3-x".into(), token };
+    let place = |text| SnapshotUri::parse("", text).unwrap();
+    Sandbox {
         id: SandboxId { origin: CallKey { service: 1, call: 2 }, slot: 3 },
         owner: Address::repeat_byte(1),
         spec: SandboxSpec {
             resources: Resources { cpu_cores: 1, memory_mb: 2, disk_gb: 3 },
             image: "image".into(),
             env: [("A".to_owned(), "b".to_owned())].into(),
+            runtime: Some("runsc".into()),
+            idle_timeout_s: Some(6),
+            snapshot: place("s3://a/b"),
+            snapshot_destination: place("s3://c/d"),
+            egress: "e".into(),
+            name: "n".into(),
+            labels: [("k".to_owned(), "v".to_owned())].into(),
         },
         expires_at_block: Some(4),
-        token: SidecarToken::new(B256::repeat_byte(5)),
+        warned: true,
         phase: Phase::Running(instance),
-    };
-    check_layout(&sandbox, RUNNING_SANDBOX);
+    }
+}
+
+#[test]
+fn a_sandbox_of_version_1_is_read_by_what_it_has() {
+    let old: Sandbox = decode(OLD_SANDBOX.replace('\n', "").as_bytes()).unwrap();
+    let new = running_sandbox();
+    assert_eq!((old.id, old.owner, old.spec.image, old.expires_at_block), (new.id, new.owner, new.spec.image, Some(4)));
+    assert_eq!((old.spec.idle_timeout_s, old.spec.egress.as_str(), old.warned), (None, "", false));
+    let Phase::Running(instance) = old.phase else { panic!("it ran") };
+    assert_eq!((instance.vessel.as_str(), instance.token), ("", SidecarToken::default()));
+}
+
+#[test]
+fn the_layout_of_a_sandbox_is_that_of_version_2() {
+    assert_eq!(VERSION, 2);
+    check_layout(&running_sandbox(), RUNNING_SANDBOX);
+    let rest = Rest { instance: Instance::default(), reason: StopReason::Idle, failed_resumes: 1, failure: None };
+    check_layout(&Phase::Stopped(rest), STOPPED);
     check_layout(&Phase::Requested, r#""requested""#);
     check_layout(&Phase::Provisioning, r#""provisioning""#);
     check_layout(&Phase::Deleting(EndReason::Deleted), r#"{"deleting":"deleted"}"#);
@@ -326,7 +351,7 @@ const SETTLED_CALL: &str = r#"{"key":{"service":1,
 "v":"0x1"}}},
 "transaction":"0x0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d"}}}"#;
 
-const RUNNING_SANDBOX: &str = r#"{"id":"sbx-1-2-3",
+const OLD_SANDBOX: &str = r#"{"id":"sbx-1-2-3",
 "owner":"0x0101010101010101010101010101010101010101",
 "spec":{"resources":{"cpu_cores":1,
 "memory_mb":2,
@@ -337,3 +362,32 @@ const RUNNING_SANDBOX: &str = r#"{"id":"sbx-1-2-3",
 "token":"0x0505050505050505050505050505050505050505050505050505050505050505",
 "phase":{"running":{"runtime":"runc",
 "image_digest":"sha256:00"}}}"#;
+
+const RUNNING_SANDBOX: &str = r#"{"id":"sbx-1-2-3",
+"owner":"0x0101010101010101010101010101010101010101",
+"spec":{"resources":{"cpu_cores":1,
+"memory_mb":2,
+"disk_gb":3},
+"image":"image",
+"env":{"A":"b"},
+"runtime":"runsc",
+"idle_timeout_s":6,
+"snapshot":"s3://a/b",
+"snapshot_destination":"s3://c/d",
+"egress":"e",
+"name":"n",
+"labels":{"k":"v"}},
+"expires_at_block":4,
+"warned":true,
+"phase":{"running":{"runtime":"runc",
+"image_digest":"sha256:00",
+"vessel":"sbx-1-2-3-x",
+"token":"0x0505050505050505050505050505050505050505050505050505050505050505"}}}"#;
+
+const STOPPED: &str = r#"{"stopped":{"instance":{"runtime":"",
+"image_digest":"",
+"vessel":"",
+"token":"0x0000000000000000000000000000000000000000000000000000000000000000"},
+"reason":"idle",
+"failed_resumes":1,
+"failure":null}}"#;

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::RecordsError;
 use super::changes::Changes;
+use super::copy::CopyOrder;
 use super::disk::Disk;
+use super::events::{EventLog, Happened};
 use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
 
 /// What is written whole or not at all.
@@ -21,6 +23,10 @@ pub(super) struct Write {
     pub(super) batch: sled::Batch,
     /// Calls whose records it changes.
     pub(super) calls: Vec<CallKey>,
+    /// What it tells the owners of sandboxes.
+    pub(super) events: Vec<Happened>,
+    /// A copy of everything, to be made once this is on disk.
+    pub(super) copy: Option<CopyOrder>,
 }
 
 type Reply = oneshot::Sender<Result<(), Arc<RecordsError>>>;
@@ -42,6 +48,7 @@ pub(super) struct WriterThread {
 /// What the thread works with.
 struct Committer {
     disk: Arc<Disk>,
+    events: EventLog,
     changes: Changes,
     failed: CancellationToken,
 }
@@ -88,10 +95,15 @@ impl Written {
 
 impl WriterThread {
     /// Starts writing to `disk`. Every change is told to `changes`, the first failure to `failed`.
-    pub(super) fn start(disk: Arc<Disk>, changes: Changes, failed: CancellationToken) -> Result<Self, RecordsError> {
+    pub(super) fn start(
+        disk: Arc<Disk>,
+        events: EventLog,
+        changes: Changes,
+        failed: CancellationToken,
+    ) -> Result<Self, RecordsError> {
         let (queue, waiting) = mpsc::channel(WRITE_QUEUE_MAX);
         let (stop, stopped) = oneshot::channel();
-        let committer = Committer { disk, changes: changes.clone(), failed };
+        let committer = Committer { disk, events, changes: changes.clone(), failed };
         let thread = std::thread::Builder::new()
             .name("records".into())
             .spawn(move || futures::executor::block_on(committer.run(waiting, stopped)))
@@ -121,7 +133,7 @@ impl Drop for WriterThread {
 }
 
 impl Committer {
-    async fn run(self, mut waiting: mpsc::Receiver<(Write, Reply)>, mut stopped: oneshot::Receiver<()>) {
+    async fn run(mut self, mut waiting: mpsc::Receiver<(Write, Reply)>, mut stopped: oneshot::Receiver<()>) {
         let mut group = Vec::with_capacity(WRITE_GROUP_MAX);
         loop {
             let received = tokio::select! {
@@ -136,7 +148,7 @@ impl Committer {
     }
 
     /// Gets a group onto the disk and tells those who wait; whether it succeeded.
-    fn commit(&self, group: &mut Vec<(Write, Reply)>) -> bool {
+    fn commit(&mut self, group: &mut Vec<(Write, Reply)>) -> bool {
         let (writes, replies): (Vec<Write>, Vec<Reply>) = group.drain(..).unzip();
         let committed = self.sync(writes).map_err(Arc::new);
         if let Err(error) = &committed {
@@ -151,13 +163,17 @@ impl Committer {
         committed.is_ok()
     }
 
-    fn sync(&self, writes: Vec<Write>) -> Result<(), RecordsError> {
-        let mut calls = Vec::new();
-        for write in writes {
+    fn sync(&mut self, writes: Vec<Write>) -> Result<(), RecordsError> {
+        let (mut calls, mut copies) = (Vec::new(), Vec::new());
+        for mut write in writes {
+            self.events.enter(&mut write)?;
             self.disk.tree().apply_batch(write.batch).map_err(RecordsError::Write)?;
             calls.extend(write.calls);
+            copies.extend(write.copy);
         }
         self.disk.sync()?;
+        self.events.publish();
+        copies.into_iter().for_each(|copy| copy.fulfil(self.disk.tree()));
         self.changes.end(&calls);
         Ok(())
     }

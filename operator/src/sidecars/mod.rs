@@ -1,5 +1,8 @@
 //! The operator's side of a sidecar: HTTP over the Unix socket in the sandbox's own directory.
 
+mod snapshot;
+
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use sandbox_fleet::ports::{PortError, SidecarError, Sidecars};
-use sandbox_fleet::sandbox::Sandbox;
+use sandbox_fleet::sandbox::Instance;
 use sandbox_protocol::FailureCode;
 use sandbox_protocol::exec::{BEARER, ExecBody, ExecReply, SidecarRefusal};
 use sandbox_protocol::http::ErrorBody;
@@ -19,6 +22,7 @@ use tokio::net::UnixStream;
 
 use crate::limits::{SIDECAR_REPLY_BYTES_MAX, SIDECAR_SLACK, SIDECAR_START_PAUSE, SIDECAR_START_TIMEOUT};
 use crate::places::Places;
+pub(crate) use snapshot::SnapshotError;
 
 /// The sidecars of this host.
 pub(crate) struct SocketSidecars {
@@ -48,19 +52,24 @@ impl SocketSidecars {
         Self { places }
     }
 
-    async fn healthy(&self, sandbox: &Sandbox) -> Result<(), CallError> {
+    /// A new connection to the sidecar.
+    async fn connect(&self, instance: &Instance) -> io::Result<UnixStream> {
+        UnixStream::connect(self.places.socket(&instance.vessel)).await
+    }
+
+    async fn healthy(&self, instance: &Instance) -> Result<(), CallError> {
         let request = Request::builder().method(Method::GET).uri("/health").header(HOST, "sidecar");
         let request = request.body(Full::default()).map_err(CallError::Request)?;
-        let (status, _) = call(&self.places.socket(sandbox.id), request, SIDECAR_START_TIMEOUT).await?;
+        let (status, _) = call(&self.places.socket(&instance.vessel), request, SIDECAR_START_TIMEOUT).await?;
         if status == StatusCode::OK { Ok(()) } else { Err(CallError::TimedOut) }
     }
 }
 
 #[async_trait]
 impl Sidecars for SocketSidecars {
-    async fn ready(&self, sandbox: &Sandbox) -> Result<(), PortError> {
+    async fn ready(&self, instance: &Instance) -> Result<(), PortError> {
         let asking = async {
-            while self.healthy(sandbox).await.is_err() {
+            while self.healthy(instance).await.is_err() {
                 tokio::time::sleep(SIDECAR_START_PAUSE).await;
             }
         };
@@ -69,7 +78,7 @@ impl Sidecars for SocketSidecars {
             .map_err(|elapsed| PortError::new(FailureCode::Engine, "the sandbox did not start in time", elapsed))
     }
 
-    async fn exec(&self, sandbox: &Sandbox, body: ExecBody) -> Result<ExecReply, SidecarError> {
+    async fn exec(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError> {
         let unreachable = |error: CallError| SidecarError::Unreachable(error.into());
         let limit = Duration::from_millis(body.timeout_ms.min(EXEC_TIMEOUT_MS_MAX)) + SIDECAR_SLACK;
         let json = serde_json::to_vec(&body).map_err(|error| unreachable(CallError::Json(error)))?;
@@ -77,11 +86,11 @@ impl Sidecars for SocketSidecars {
             .method(Method::POST)
             .uri("/exec")
             .header(HOST, "sidecar")
-            .header(AUTHORIZATION, format!("{BEARER} {}", sandbox.token.reveal()))
+            .header(AUTHORIZATION, format!("{BEARER} {}", instance.token.reveal()))
             .header(CONTENT_TYPE, "application/json")
             .body(Full::from(json))
             .map_err(|error| unreachable(CallError::Request(error)))?;
-        let (status, reply) = match call(&self.places.socket(sandbox.id), request, limit).await {
+        let (status, reply) = match call(&self.places.socket(&instance.vessel), request, limit).await {
             Ok(answer) => answer,
             Err(error @ CallError::Connect(_)) => return Err(SidecarError::NotSent(error.into())),
             Err(error) => return Err(unreachable(error)),

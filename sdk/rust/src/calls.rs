@@ -11,8 +11,9 @@ use sandbox_protocol::abi::{JobReceipt, OperatorProfile, SelectionRequest};
 
 use crate::chain::Cost;
 use crate::contracts::IAgentSandboxBlueprint::Firing;
+use crate::contracts::IStatusRegistry::Metric;
 use crate::contracts::ITangleCore::SignedJobQuote;
-use crate::contracts::{IAgentSandboxBlueprint, IERC20, IStaking, ITangleCore};
+use crate::contracts::{IAgentSandboxBlueprint, IERC20, IExits, IStaking, IStatusRegistry, ITangleCore};
 use crate::deployment::Deployment;
 
 /// One call of a contract, ready to be simulated or signed.
@@ -168,6 +169,28 @@ pub fn approve_service(deployment: &Deployment, request: u64) -> Invocation {
 /// Rejects a service request, which ends it for every operator.
 pub fn reject_service(deployment: &Deployment, request: u64) -> Invocation {
     Invocation::new(deployment.core, &ITangleCore::rejectServiceCall { requestId: request })
+}
+
+/// Begins the sender's way out of a service; the core says from when on it can be ended.
+pub fn schedule_exit(deployment: &Deployment, service: u64) -> Invocation {
+    Invocation::new(deployment.core, &IExits::scheduleExitCall { serviceId: service })
+}
+
+/// Ends the sender's way out of a service, once its time has come.
+pub fn execute_exit(deployment: &Deployment, service: u64) -> Invocation {
+    Invocation::new(deployment.core, &IExits::executeExitCall { serviceId: service })
+}
+
+/// Tells the status registry that the sender serves `service` and is well. The transaction's own signature is the proof.
+pub fn heartbeat(deployment: &Deployment, registry: Address, service: u64, metrics: &[Metric]) -> Invocation {
+    const WELL: u8 = 0;
+    let call = IStatusRegistry::submitHeartbeatDirectCall {
+        serviceId: service,
+        blueprintId: deployment.blueprint_id,
+        statusCode: WELL,
+        metrics: metrics.to_vec().abi_encode().into(),
+    };
+    Invocation::new(registry, &call)
 }
 
 /// Submits the receipt of one call.

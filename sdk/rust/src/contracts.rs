@@ -197,6 +197,7 @@ sol! {
         error NotPermittedCaller(uint64 serviceId, address caller);
         error OperatorNotInService(uint64 serviceId, address operator);
         error NotServiceOperator();
+        error ExitTooEarly(uint64 serviceId, address operator, uint64 minCommitmentEnd, uint64 currentTime);
         error InvalidJobIndex(uint8 jobIndex);
         error JobCallNotFound(uint64 serviceId, uint64 callId);
         error JobAlreadyCompleted(uint64 serviceId, uint64 callId);
@@ -291,6 +292,28 @@ sol! {
         function pendingRewards(address account, address token) external view returns (uint256);
     }
 
+    /// How an operator leaves a service of the core.
+    #[sol(rpc, all_derives)]
+    interface IExits {
+        struct ExitRequest { uint64 serviceId; uint64 scheduledAt; uint64 executeAfter; bool pending; }
+
+        function scheduleExit(uint64 serviceId) external;
+        function executeExit(uint64 serviceId) external;
+        function getExitRequest(uint64 serviceId, address operator) external view returns (ExitRequest);
+        function operatorStatusRegistry() external view returns (address);
+    }
+
+    /// Where operators say that they are there.
+    #[sol(rpc, all_derives)]
+    interface IStatusRegistry {
+        struct Metric { string name; uint256 value; }
+
+        function submitHeartbeatDirect(uint64 serviceId, uint64 blueprintId, uint8 statusCode, bytes metrics) external;
+        function decodeMetricPairs(bytes payload) external pure returns (Metric[] pairs);
+        function getLastHeartbeat(uint64 serviceId, address operator) external view returns (uint256);
+        function isOnline(uint64 serviceId, address operator) external view returns (bool);
+    }
+
     /// What the blueprint says of its own time.
     #[sol(rpc)]
     interface IBlockTime {
@@ -327,6 +350,8 @@ sol! {
     #[sol(rpc)]
     interface IStaking {
         function registerOperatorWithAsset(address token, uint256 amount) external;
+        function isOperatorActive(address operator) external view returns (bool);
+        function getOperatorStake(address operator) external view returns (uint256);
     }
 
     #[sol(rpc, all_derives)]

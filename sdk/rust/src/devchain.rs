@@ -28,6 +28,8 @@ pub const STAKING: Staking = Staking {
     contract: address!("0xDc64a140Aa3E981100a9becA4E685f962f0cF6C9"),
     token: address!("0x7bc06c482DEAd17c0e297aFbC32f6e63d3846650"),
 };
+/// Where operators say that they are there.
+pub const STATUS_REGISTRY: Address = address!("0x2bdCC0de6bE1f7D2ee689a0342D76F52E8EFABa3");
 /// Accounts that are staked operators already.
 pub const STAKED: [usize; 3] = [1, 2, 4];
 /// Time between blocks that the blueprint is told, in milliseconds: what `--block-time 1` gives.

@@ -12,6 +12,7 @@
 //! | [`quotes`] | signed prices: asked for, checked, redeemed |
 //! | [`requests`] | job inputs, built and bounded |
 //! | [`answers`] | fetching answers from operators |
+//! | [`api`] | an operator's API for who signed in |
 //! | [`verify`] | proving them, offline and against the chain |
 //! | [`limits`] | every bound of this client |
 //! | [`devchain`] | a local chain that holds the real Tangle core |
@@ -19,6 +20,7 @@
 //! Not here: the command line (`src/bin/sandbox`), configuration, printing. Nothing here reads the environment.
 
 pub mod answers;
+pub mod api;
 pub mod calls;
 pub mod chain;
 pub mod contracts;

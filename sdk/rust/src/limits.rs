@@ -13,6 +13,12 @@ pub const TOKEN_DECIMALS_MAX: u8 = 77;
 
 /// Time for one request to a node.
 pub const RPC_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a node is asked a question that it breaks off, in all.
+pub const ASK_TRIES_MAX: usize = 5;
+/// Pause before it is asked the second time, doubled from then on.
+pub const ASK_PAUSE_MIN: Duration = Duration::from_millis(25);
+/// Time from the first try after which there is no further one: silence has cost enough by then.
+pub const ASK_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a transaction is waited for, unless the caller says otherwise.
 pub const MINED_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
 /// Pause between two looks at something that is awaited on chain, doubled from the least to the most: chains that make a
@@ -40,6 +46,20 @@ pub const ANSWER_GRACE: Duration = Duration::from_secs(15);
 pub const PROOF_LIFETIME_S: u64 = 120;
 /// Body of an answer: both streams of a command as hex, twice (as bytes and readable), and the rest.
 pub const ANSWER_BODY_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX + 1024 * 1024;
+/// Time for an operator to answer a question about sandboxes, calls or tokens.
+pub const API_WITHIN: Duration = Duration::from_secs(30);
+/// Time for an operator to do something to a sandbox, or to say that it goes on by itself.
+pub const API_ACT_WITHIN: Duration = Duration::from_secs(WAIT_S_MAX + 30);
+/// A kept token that ends sooner is as good as none.
+pub const TOKEN_LEFT_S_MIN: u64 = 30;
+/// Time for an operator to take a snapshot.
+pub const SNAPSHOT_WITHIN: Duration = Duration::from_secs(3_600);
+/// Body of such an answer.
+pub const API_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Pages of one list.
+pub const API_PAGES_MAX: usize = 1_000;
+/// An event of a stream, with what came along with it.
+pub const EVENT_BYTES_MAX: usize = 256 * 1024;
 /// Pause between two attempts at an operator that fails, doubled from the least to the most.
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
 /// See [`RETRY_PAUSE_MIN`].

@@ -13,6 +13,9 @@ use sandbox_protocol::{Job, SandboxId};
 
 /// Keys of the environment that carry what the request struct has no field for.
 const IMAGE_KEY: &str = "SANDBOX_IMAGE";
+const SNAPSHOT_KEY: &str = "SANDBOX_SNAPSHOT";
+const NAME_KEY: &str = "SANDBOX_NAME";
+const LABELS_KEY: &str = "SANDBOX_LABELS";
 
 /// A job and its inputs, ready to be submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +135,32 @@ impl CreateBuilder {
         self.env(IMAGE_KEY, image)
     }
 
+    /// A snapshot whose files it begins with.
+    #[must_use]
+    pub fn snapshot(self, uri: impl Into<String>) -> Self {
+        self.env(SNAPSHOT_KEY, uri)
+    }
+
+    /// What it is called in lists.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.env(NAME_KEY, name)
+    }
+
+    /// What it is found by in lists, each as `name=value`.
+    #[must_use]
+    pub fn labels<S: AsRef<str>>(self, labels: &[S]) -> Self {
+        let labels: Vec<_> = labels.iter().map(AsRef::as_ref).collect();
+        if labels.is_empty() { self } else { self.env(LABELS_KEY, labels.join(",")) }
+    }
+
+    /// Seconds without activity after which it is stopped.
+    #[must_use]
+    pub const fn idle_timeout_s(mut self, seconds: u64) -> Self {
+        self.request.idle_timeout_seconds = seconds;
+        self
+    }
+
     /// The job.
     ///
     /// # Errors
@@ -210,10 +239,50 @@ impl ExecBuilder {
     }
 }
 
+/// Stops a sandbox; what is in it stays.
+pub fn stop(sandbox: SandboxId) -> JobRequest {
+    let inputs = SandboxIdRequest { sandbox_id: sandbox.to_string() }.abi_encode().into();
+    JobRequest { job: Job::SandboxStop, inputs }
+}
+
+/// Starts a stopped sandbox again, with what a snapshot holds where one is named.
+///
+/// # Errors
+/// [`RequestError::TooLarge`].
+pub fn resume(sandbox: SandboxId, snapshot: Option<String>) -> Result<JobRequest, RequestError> {
+    let snapshot_uri = snapshot.unwrap_or_default();
+    bounded(Job::SandboxResume, &abi::ResumeRequest { sandbox_id: sandbox.to_string(), snapshot_uri })
+}
+
 /// Deletes a sandbox and everything in it.
 pub fn delete(sandbox: SandboxId) -> JobRequest {
     let inputs = SandboxIdRequest { sandbox_id: sandbox.to_string() }.abi_encode().into();
     JobRequest { job: Job::SandboxDelete, inputs }
+}
+
+/// Which files of a sandbox go into a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// Those of the workspace.
+    Workspace,
+    /// Those of the agent's home.
+    State,
+    /// Both.
+    Both,
+}
+
+/// Writes what is in a running sandbox to a place; to the one it was created with where none is named.
+///
+/// # Errors
+/// [`RequestError::TooLarge`].
+pub fn snapshot(sandbox: SandboxId, to: Option<String>, contents: Contents) -> Result<JobRequest, RequestError> {
+    let request = abi::SandboxSnapshotRequest {
+        sidecar_endpoint: sandbox.to_string(),
+        destination: to.unwrap_or_default(),
+        include_workspace: contents != Contents::State,
+        include_state: contents != Contents::Workspace,
+    };
+    bounded(Job::SandboxSnapshot, &request)
 }
 
 fn bounded(job: Job, request: &impl SolValue) -> Result<JobRequest, RequestError> {
@@ -272,6 +341,22 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_names_its_place_and_what_goes_into_it() {
+        let read = |contents| {
+            let job = snapshot(SANDBOX, Some("s3://a/b".into()), contents).unwrap();
+            let request: abi::SandboxSnapshotRequest = decode(&job.inputs).unwrap();
+            (request.destination, request.include_workspace, request.include_state)
+        };
+        assert_eq!(read(Contents::Workspace), ("s3://a/b".into(), true, false));
+        assert_eq!(read(Contents::State), ("s3://a/b".into(), false, true));
+        assert_eq!(read(Contents::Both), ("s3://a/b".into(), true, true));
+        let job = CreateBuilder::new().snapshot("s3://a/b").name("x").labels(&["a=1", "b=2"]).build().unwrap();
+        let env = decode::<SandboxCreateRequest>(&job.inputs).unwrap().env_json;
+        assert_eq!(env, r#"{"SANDBOX_LABELS":"a=1,b=2","SANDBOX_NAME":"x","SANDBOX_SNAPSHOT":"s3://a/b"}"#);
+        assert!(resume(SANDBOX, Some("x".repeat(JOB_INPUT_BYTES_MAX))).is_err());
+    }
+
+    #[test]
     fn an_empty_environment_is_an_empty_text() {
         let job = CreateBuilder::new().build().unwrap();
         assert_eq!(decode::<SandboxCreateRequest>(&job.inputs), Ok(SandboxCreateRequest::default()));
@@ -289,7 +374,10 @@ mod tests {
     #[test]
     fn a_job_in_a_sandbox_names_it() {
         assert_eq!(ExecBuilder::new(SANDBOX, "true").build().unwrap().sandbox(), Some(SANDBOX));
-        assert_eq!(delete(SANDBOX).sandbox(), Some(SANDBOX));
+        let kept = snapshot(SANDBOX, None, Contents::Both).unwrap();
+        for request in [stop(SANDBOX), resume(SANDBOX, None).unwrap(), delete(SANDBOX), kept] {
+            assert_eq!(request.sandbox(), Some(SANDBOX), "{:?}", request.job);
+        }
         assert_eq!(CreateBuilder::new().build().unwrap().sandbox(), None);
         let task = abi::TaskRequest { sidecar_endpoint: format!("https://x/{SANDBOX}"), ..Default::default() };
         let task = JobRequest { job: Job::Task, inputs: task.abi_encode().into() };

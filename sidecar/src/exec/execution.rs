@@ -1,5 +1,6 @@
 //! One execution, from its start to its reply.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ use crate::limits::DRAIN_MAX;
 pub(super) struct Surroundings {
     /// Who commands run as; `None` is the sidecar's own user.
     pub(super) identity: Option<Identity>,
+    /// In the environment of every command.
+    pub(super) environment: Arc<BTreeMap<String, String>>,
     /// Cancelled when the sidecar ends.
     pub(super) stop: CancellationToken,
     /// Holds the tasks that read pipes.
@@ -43,7 +46,7 @@ enum Cause {
 /// Runs `request` under `id`.
 pub(super) async fn run(id: &str, request: Request, around: &Surroundings) -> Ending {
     let begun = Instant::now();
-    let mut child = launch(&request, around.identity).await?;
+    let mut child = launch(&request, around.identity, &around.environment).await?;
     let output = Output::of(&mut child, around);
     if let Some(pipe) = child.stdin.take() {
         around.spawn(feed(pipe, request.stdin));

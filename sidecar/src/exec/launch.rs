@@ -1,6 +1,8 @@
 //! Turns a request into a process: `/bin/sh -c`, in a clean environment, with its three pipes.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
@@ -28,9 +30,21 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 ];
 
 /// Starts `request` as `identity`, or as the sidecar's own user. The child is the supervisor of the command.
-pub(super) async fn launch(request: &Request, identity: Option<Identity>) -> Result<Child, ExecError> {
-    let mut command = command(request);
-    Plan::new(&request.directory, identity).map_err(reason)?.apply(&mut command);
+pub(super) async fn launch(
+    request: &Request,
+    identity: Option<Identity>,
+    environment: &BTreeMap<String, String>,
+) -> Result<Child, ExecError> {
+    start(command(request, environment), &request.directory, identity).await
+}
+
+/// Starts `command`, whose three standard streams are pipes or none, in `directory`. The child is its supervisor.
+pub(crate) async fn start(
+    mut command: Command,
+    directory: &Path,
+    identity: Option<Identity>,
+) -> Result<Child, ExecError> {
+    Plan::new(directory, identity).map_err(reason)?.apply(&mut command);
     match timeout(START_MAX, spawned(command)?).await {
         Ok(Ok(child)) => child.map_err(reason),
         Ok(Err(_)) => Err(ExecError::Lost),
@@ -55,13 +69,14 @@ fn spawned(mut command: Command) -> Result<oneshot::Receiver<io::Result<Child>>,
     Ok(spawned)
 }
 
-fn command(request: &Request) -> Command {
+fn command(request: &Request, environment: &BTreeMap<String, String>) -> Command {
     let mut command = Command::new("/bin/sh");
     command
         .arg("-c")
         .arg(&request.command)
         .env_clear()
         .envs(ENVIRONMENT)
+        .envs(environment)
         .env("PWD", &request.directory)
         .envs(&request.env)
         .stdin(Stdio::piped())

@@ -55,7 +55,12 @@ impl Plan {
     /// Returns in the leader only.
     #[allow(unsafe_code)]
     fn split(&self) -> io::Result<()> {
-        prctl::set_child_subreaper(true)?;
+        match prctl::set_child_subreaper(true) {
+            // A kernel in user space that does not know it: there, what loses its parent goes to the sandbox's first
+            // process at once, and outlives the end of its command.
+            Err(Errno::EINVAL) | Ok(()) => {}
+            Err(errno) => return Err(errno.into()),
+        }
         // SAFETY: this process has one thread, being a forked child itself.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => supervise(child.as_raw()),

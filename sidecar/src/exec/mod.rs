@@ -13,6 +13,7 @@ mod registry;
 mod request;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::error::ExecError;
 use self::execution::Surroundings;
+pub(crate) use self::launch::start;
 use self::registry::{Admission, Awaited, Ending, Registry};
 pub use self::request::{Invalid, Named, Request};
 
@@ -55,7 +57,18 @@ struct Shared {
 impl Engine {
     /// An engine whose commands start in `workspace` and run as `identity`; `None` is the sidecar's own user.
     pub fn new(workspace: impl AsRef<Path>, identity: Option<Identity>) -> Self {
-        let around = Surroundings { identity, stop: CancellationToken::new(), readers: TaskTracker::new() };
+        Self::with_environment(workspace, identity, BTreeMap::new())
+    }
+
+    /// The same, with `environment` in the environment of all commands that do not set it themselves.
+    pub fn with_environment(
+        workspace: impl AsRef<Path>,
+        identity: Option<Identity>,
+        environment: BTreeMap<String, String>,
+    ) -> Self {
+        let environment = Arc::new(environment);
+        let around =
+            Surroundings { identity, environment, stop: CancellationToken::new(), readers: TaskTracker::new() };
         let shared = Shared {
             workspace: workspace.as_ref().to_owned(),
             around,

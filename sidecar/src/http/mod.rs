@@ -3,6 +3,7 @@
 mod auth;
 mod error;
 mod serve;
+mod snapshot;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use sandbox_protocol::exec::{ExecBody, HealthReply, SidecarRefusal};
 use sandbox_protocol::limits::EXEC_BODY_BYTES_MAX;
+use sandbox_protocol::snapshot::ROUTE;
 use tokio::time::timeout;
 
 pub use self::auth::Token;
@@ -20,11 +22,14 @@ use self::error::ApiError;
 pub use self::serve::{Doorway, SocketFile, doorway, open_port, open_socket};
 use crate::exec::Engine;
 use crate::limits::BODY_READ_MAX;
+use crate::snapshot::Snapshots;
 
 /// The routes of a sidecar whose commands `engine` runs, for callers that show `token`.
-pub fn router(engine: Engine, token: Token) -> Router {
+pub fn router(engine: Engine, snapshots: Snapshots, token: Token) -> Router {
+    let of_files = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
     let guarded = Router::new()
         .route("/exec", post(exec))
+        .merge(of_files)
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(token, auth::demand_token));

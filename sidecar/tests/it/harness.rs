@@ -14,6 +14,7 @@ use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::http::{Doorway, SocketFile, Token, doorway, open_socket, router};
+use sandbox_sidecar::snapshot::{Settings, Snapshots};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{interval, timeout};
@@ -48,7 +49,14 @@ impl Sidecar {
         }
         let engine = Engine::new(&workspace, identity);
         let stop = CancellationToken::new();
-        let doorway = doorway(router(engine.clone(), Token::new(TOKEN).unwrap()), stop.clone());
+        let snapshots = Snapshots::new(Settings {
+            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            workspace,
+            home: directory.path().join("home"),
+            identity,
+            stop: stop.clone(),
+        });
+        let doorway = doorway(router(engine.clone(), snapshots, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests end a test as its own body would
 
+mod egress;
 mod engine;
 mod harness;
 mod isolation;
@@ -11,3 +12,4 @@ mod limits;
 mod process;
 mod program;
 mod refusals;
+mod snapshot;

@@ -50,7 +50,13 @@ impl Weighed<'_> {
     }
 
     /// An answer, weighed.
-    async fn answer(&mut self, case: &str, by: Address, key: CallKey, answer: JobReceipt, gas_max: u64) -> Result<()> {
+    async fn answer(
+        &mut self,
+        case: &str,
+        (by, key): (Address, CallKey),
+        answer: JobReceipt,
+        gas_max: u64,
+    ) -> Result<()> {
         let mined = self.stage.answer(by, key, &answer).await?;
         self.add::<onJobResultCall>(case, &mined, gas_max).await
     }
@@ -86,20 +92,20 @@ async fn workflows_and_everyday_calls_are_cheap() -> Result<()> {
     let large = requests::workflow(LARGE_BODY_BYTES).abi_encode();
     let of = |job| (service, job);
     let key = weighed.call("workflow create, 4 KB", of(Job::WorkflowCreate), large, WORKFLOW_CREATE_GAS_MAX).await?;
-    weighed.answer("its receipt", operator, key, receipt(DONE, 0), RESULT_GAS_MAX).await?;
+    weighed.answer("its receipt", (operator, key), receipt(DONE, 0), RESULT_GAS_MAX).await?;
     let control = requests::control(key).abi_encode();
     weighed.call("workflow trigger", of(Job::WorkflowTrigger), control.clone(), TRIGGER_GAS_MAX).await?;
     weighed.call("workflow cancel", of(Job::WorkflowCancel), control, CANCEL_GAS_MAX).await?;
 
     let create = requests::create().abi_encode();
     let key = weighed.call("create", of(Job::SandboxCreate), create, HOOK_GAS_MAX).await?;
-    weighed.answer("its receipt", operator, key, receipt(DONE, FIRST_SLOT), RESULT_GAS_MAX).await?;
+    weighed.answer("its receipt", (operator, key), receipt(DONE, FIRST_SLOT), RESULT_GAS_MAX).await?;
     let sandbox = slot(key, 0);
     let exec = weighed.call("exec", of(Job::Exec), requests::exec(sandbox).abi_encode(), HOOK_GAS_MAX).await?;
-    weighed.answer("its receipt", operator, exec, receipt(DONE, 0), RESULT_GAS_MAX).await?;
+    weighed.answer("its receipt", (operator, exec), receipt(DONE, 0), RESULT_GAS_MAX).await?;
     let delete = requests::delete(sandbox).abi_encode();
     let key = weighed.call("delete", of(Job::SandboxDelete), delete, HOOK_GAS_MAX).await?;
-    weighed.answer("its receipt", operator, key, receipt(DONE, 0), RESULT_GAS_MAX).await?;
+    weighed.answer("its receipt", (operator, key), receipt(DONE, 0), RESULT_GAS_MAX).await?;
     scale.read_out("everyday")
 }
 
@@ -139,12 +145,12 @@ async fn all_full(size: usize, gas_max: u64, scale: &mut Scale) -> Result<()> {
     weighed.call("workflow create, stored whole, two free", (service, Job::WorkflowCreate), workflow, gas_max).await?;
     let key = stage.submit(service, Job::SandboxCreate, &timed).await?;
     let first = stage.assigned(key).await?;
-    weighed.answer("a create moves to the last one free", first, key, receipt(OPERATOR, 0), gas_max).await?;
+    weighed.answer("a create moves to the last one free", (first, key), receipt(OPERATOR, 0), gas_max).await?;
     let second = stage.assigned(key).await?;
     stage.answer(second, key, &receipt(DONE, FIRST_SLOT)).await?;
     let key = weighed.call("create, one free", (service, Job::SandboxCreate), timed.abi_encode(), gas_max).await?;
     let last = stage.assigned(key).await?;
-    weighed.answer("a create moves to nobody", last, key, receipt(OPERATOR, 0), gas_max).await?;
+    weighed.answer("a create moves to nobody", (last, key), receipt(OPERATOR, 0), gas_max).await?;
     live(&stage, service).await?;
     let mined = stage.send(stage.customer(), &calls::terminate_service(stage.deployment(), service)).await?;
     weighed.add::<onServiceTerminationCall>("termination, all full", &mined, gas_max).await
@@ -172,14 +178,14 @@ async fn batches(size: usize, gas_max: u64, scale: &mut Scale) -> Result<()> {
         let part = parts.get(place).context("a part")?;
         let slots = ((U256::ONE << usize::from(part.slots)) - U256::ONE) << usize::from(part.firstSlot);
         let answer = JobReceipt { outcome: DONE, responseHash: B256::repeat_byte(1), detail: slots };
-        weighed.answer(case, part.operator, key, answer, RESULT_GAS_MAX).await?;
+        weighed.answer(case, (part.operator, key), answer, RESULT_GAS_MAX).await?;
     }
     let collect = requests::collect().abi_encode();
     let key = weighed.call("batch collect", (service, Job::BatchCollect), collect, gas_max).await?;
     for operator in &everybody[1..] {
         stage.answer(*operator, key, &receipt(DONE, 0)).await?;
     }
-    weighed.answer("its last part", everybody[0], key, receipt(DONE, 0), RESULT_GAS_MAX).await
+    weighed.answer("its last part", (everybody[0], key), receipt(DONE, 0), RESULT_GAS_MAX).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,6 +198,6 @@ async fn the_receipt_of_the_largest_batch_that_one_operator_makes_alone_is_cheap
     let answer = JobReceipt { outcome: DONE, responseHash: B256::repeat_byte(1), detail: slots };
     let mut scale = Scale::default();
     let mut weighed = Weighed { stage: &stage, scale: &mut scale, operators: 1 };
-    weighed.answer("receipt of 200 sandboxes", stage.operators()[0], key, answer, RESULT_GAS_MAX).await?;
+    weighed.answer("receipt of 200 sandboxes", (stage.operators()[0], key), answer, RESULT_GAS_MAX).await?;
     scale.read_out("largest-batch")
 }

@@ -69,6 +69,7 @@ fn tests(place: &Place, report: &mut Report) {
     if report.part("binaries", || crates::binaries(place)) {
         report.part("crates", || crates::units(place));
         report.part("documents", || crates::documents(place));
+        report.part("full image", || setup::full(place).map(|()| Done::plain(true)));
         report.part("end to end", || crates::end_to_end(place));
     }
 }

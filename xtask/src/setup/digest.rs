@@ -1,7 +1,9 @@
 //! Names that follow from content, so that the same image is never built twice and another one never mistaken for it.
 
-use std::fs::File;
+use std::fmt::Write;
+use std::fs::{self, DirEntry, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -16,6 +18,37 @@ pub(super) fn of_file(path: &Path) -> Result<String> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     io::copy(&mut file, &mut hasher).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(hexadecimal(&hasher.finalize()))
+}
+
+/// SHA-256 of a text, in hexadecimal.
+pub(super) fn of_text(text: &str) -> String {
+    hexadecimal(&Sha256::digest(text))
+}
+
+/// SHA-256 over a folder's files and links with their names and what may be executed, in hexadecimal.
+pub(super) fn of_folder(folder: &Path) -> Result<String> {
+    let mut listed = String::new();
+    list(folder, Path::new(""), &mut listed)?;
+    Ok(of_text(&listed))
+}
+
+fn list(folder: &Path, below: &Path, listed: &mut String) -> Result<()> {
+    let reading = || format!("cannot read {}", folder.display());
+    let mut entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).with_context(reading)?;
+    entries.sort_by_key(DirEntry::file_name);
+    for entry in entries {
+        let (path, name) = (entry.path(), below.join(entry.file_name()));
+        let kind = entry.metadata().with_context(reading)?;
+        if kind.is_dir() {
+            list(&path, &name, listed)?;
+        } else if kind.is_symlink() {
+            let target = fs::read_link(&path).with_context(reading)?;
+            writeln!(listed, "{name:?} -> {target:?}")?;
+        } else {
+            writeln!(listed, "{name:?} {:o} {}", kind.permissions().mode() & 0o111, of_file(&path)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// The tag of something made from `ingredients`. Their order and their borders count.

@@ -8,12 +8,17 @@ mod base;
 mod contracts;
 mod digest;
 mod engine;
+mod image;
 mod native;
+mod node;
 mod npm;
 mod packages;
+mod packaging;
+mod sbom;
 mod sidecar;
 mod slither;
 mod system;
+mod variant;
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -23,6 +28,7 @@ use anyhow::{Context, Result, bail};
 use crate::limits::SETUP_LOCK_MAX;
 use crate::place::Place;
 use crate::run;
+use crate::setup::variant::Variant;
 
 /// All that building, testing and running need.
 pub(crate) fn everything(place: &Place) -> Result<()> {
@@ -31,9 +37,15 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     native::write(place).context("native libraries")?;
     npm::install(place).context("npm tools")?;
     engine::start(place).context("Docker engine")?;
-    base::make(place).context("base image")?;
-    sidecar::make(place).context("sidecar image")?;
+    image::make(place, Variant::Slim).context("sandbox image")?;
     contracts::build(place).context("contracts")
+}
+
+/// What the tests of images and packaging need besides: the full image, Compose, systemd. After [`everything`].
+pub(crate) fn full(place: &Place) -> Result<()> {
+    let _one_at_a_time = lock(place)?;
+    packaging::install(place).context("Compose and systemd")?;
+    image::make(place, Variant::Full).context("full sandbox image")
 }
 
 /// What compiling and unit tests need: no engine, no images.

@@ -37,7 +37,7 @@ const NEEDS: [Need; 17] = [
     // The well-known .proto files, which Debian keeps apart from the compiler.
     library("libprotobuf-dev"),
     // The base image, where no registry can be reached.
-    tool("debootstrap", "debootstrap"),
+    tool("mmdebstrap", "mmdebstrap"),
     library("debian-archive-keyring"),
     tool("git", "git"),
     tool("curl", "curl"),
@@ -69,7 +69,7 @@ pub(super) fn install(place: &Place) -> Result<()> {
 }
 
 fn programs() -> Result<()> {
-    let tools = NEEDS.iter().filter_map(|need| need.program).filter(|program| *program != "debootstrap");
+    let tools = NEEDS.iter().filter_map(|need| need.program).filter(|program| *program != "mmdebstrap");
     let missing: Vec<&str> = tools.chain(["node", "npm"]).filter(|program| !run::on_path(program)).collect();
     if !missing.is_empty() {
         bail!("this is no Debian or Ubuntu, so please install what is missing here: {}", missing.join(" "));

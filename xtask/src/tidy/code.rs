@@ -12,8 +12,13 @@ use crate::tidy::source::{Source, for_tests, is_test_attribute};
 const ENVIRONMENT: [&str; 2] = ["process/src/source.rs", "build/protobuf-src/src/lib.rs"];
 const ENVIRONMENT_CALLS: [&str; 4] = ["var", "var_os", "vars", "vars_os"];
 /// Where JSON without a type may stand: the files that turn it into types, or types into it.
-const JSON_RIMS: [&str; 4] =
-    ["protocol/src/http.rs", "sdk/rust/src/devchain.rs", "sdk/rust/src/reverts/mod.rs", "operator/src/api/"];
+const JSON_RIMS: [&str; 5] = [
+    "protocol/src/http.rs",
+    "sdk/rust/src/devchain.rs",
+    "sdk/rust/src/reverts/mod.rs",
+    "operator/src/api/",
+    "process/src/logging/json.rs",
+];
 /// Where tests wait for a state; everything else calls this.
 const WAITING: &str = "tests/src/wait.rs";
 /// Types that make a static changeable.
@@ -25,7 +30,7 @@ const CELL_MACROS: [&str; 2] = ["lazy_static", "thread_local"];
 const LIBRARIES: [(&str, &[&str]); 6] = [
     ("bollard", &["operator/src/docker"]),
     ("sled", &["operator/src/records"]),
-    ("axum", &["operator/src/api", "sidecar/src/http"]),
+    ("axum", &["operator/src/admin", "operator/src/api", "sidecar/src/http"]),
     ("russh", &["operator/src/ssh"]),
     ("blueprint_sdk", &["operator/src/jobs", "operator/src/chain", "operator/src/app"]),
     ("blueprint_producers_extra", &["operator/src/jobs", "operator/src/chain", "operator/src/app"]),

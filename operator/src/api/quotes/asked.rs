@@ -4,7 +4,7 @@
 
 use alloy::sol_types::{SolType, SolValue};
 use sandbox_fleet::pricing::{Life, Work};
-use sandbox_fleet::request::{Images, Resources, command, sandbox_spec};
+use sandbox_fleet::request::{Menu, Resources, command, sandbox_spec};
 use sandbox_protocol::abi::{self, SandboxCreateRequest};
 use sandbox_protocol::limits::JOB_INPUT_BYTES_MAX;
 use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
@@ -31,23 +31,23 @@ impl Asked {
 }
 
 /// What job `id` with these inputs asks for.
-pub(super) fn asked(id: u8, inputs: &[u8], images: &Images) -> Result<Asked, Failure> {
+pub(super) fn asked(id: u8, inputs: &[u8], menu: &Menu) -> Result<Asked, Failure> {
     let offered = Job::from_id(id).filter(|job| Job::OFFERED.contains(job));
     let job = offered.ok_or_else(|| Failure::new(FailureCode::Unsupported, format!("job {id} is not offered")))?;
     if inputs.len() > JOB_INPUT_BYTES_MAX {
         return Err(bad(format!("the inputs are {} bytes long, at most {JOB_INPUT_BYTES_MAX}", inputs.len())));
     }
-    let (work, sandbox) = read(job, inputs, images)?;
+    let (work, sandbox) = read(job, inputs, menu)?;
     Ok(Asked { job, work, sandbox })
 }
 
-fn read(job: Job, inputs: &[u8], images: &Images) -> Result<(Work, Option<SandboxId>), Failure> {
+fn read(job: Job, inputs: &[u8], menu: &Menu) -> Result<(Work, Option<SandboxId>), Failure> {
     let listed_in = |sandbox: &str| Ok((Work::Listed, Some(id_in(sandbox)?)));
     match job {
-        Job::SandboxCreate => Ok((sandboxes(1, &decode(inputs)?, images)?, None)),
+        Job::SandboxCreate => Ok((sandboxes(1, &decode(inputs)?, menu)?, None)),
         Job::BatchCreate => {
             let batch: abi::BatchCreateRequest = decode(inputs)?;
-            Ok((sandboxes(batch.count, &batch.template, images)?, None))
+            Ok((sandboxes(batch.count, &batch.template, menu)?, None))
         }
         Job::Exec => Ok((Work::Listed, Some(command(decode(inputs)?)?.sandbox))),
         Job::Task => {
@@ -69,11 +69,11 @@ fn read(job: Job, inputs: &[u8], images: &Images) -> Result<(Work, Option<Sandbo
 }
 
 /// New sandboxes, which this operator would hold all by itself.
-fn sandboxes(count: u32, request: &SandboxCreateRequest, images: &Images) -> Result<Work, Failure> {
+fn sandboxes(count: u32, request: &SandboxCreateRequest, menu: &Menu) -> Result<Work, Failure> {
     if count == 0 {
         return Err(bad("a batch of nothing".into()));
     }
-    let each = sandbox_spec(request, images)?.resources;
+    let each = sandbox_spec(request, menu)?.resources;
     Ok(Work::Sandboxes { count, each, life: Life::of_ttl(request.ttl_blocks) })
 }
 
@@ -110,8 +110,8 @@ mod tests {
     const SANDBOX: SandboxId = SandboxId { origin: CallKey { service: 1, call: 9 }, slot: 0 };
 
     fn read_one(id: u8, inputs: &Bytes) -> Result<Asked, String> {
-        let images = Images { default: "sidecar:1".into(), allowed: Vec::new() };
-        asked(id, inputs, &images).map_err(|failure| failure.to_string())
+        let menu = Menu::of("sidecar:1");
+        asked(id, inputs, &menu).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -155,14 +155,14 @@ mod tests {
     /// Also those that are not offered yet: what is read must fit the struct of the job.
     #[test]
     fn every_job_has_its_own_request() {
-        let images = Images { default: "sidecar:1".into(), allowed: Vec::new() };
+        let menu = Menu::of("sidecar:1");
         for job in Job::ALL {
-            let refused = read(job, b"nonsense", &images).unwrap_err();
+            let refused = read(job, b"nonsense", &menu).unwrap_err();
             assert!(refused.message.starts_with("not the canonical ABI encoding of "), "{job:?}: {refused}");
         }
         let none = abi::BatchCreateRequest::default().abi_encode();
-        assert_eq!(read(Job::BatchCreate, &none, &images).unwrap_err().message, "a batch of nothing");
+        assert_eq!(read(Job::BatchCreate, &none, &menu).unwrap_err().message, "a batch of nothing");
         let task = abi::TaskRequest { sidecar_endpoint: SANDBOX.to_string(), max_turns: 4, ..Default::default() };
-        assert_eq!(read(Job::Task, &task.abi_encode(), &images).unwrap(), (Work::Turns(4), Some(SANDBOX)));
+        assert_eq!(read(Job::Task, &task.abi_encode(), &menu).unwrap(), (Work::Turns(4), Some(SANDBOX)));
     }
 }

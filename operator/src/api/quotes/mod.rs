@@ -12,25 +12,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use alloy::primitives::{Address, U256, keccak256};
 use alloy::signers::local::PrivateKeySigner;
-use axum::body::{Body, to_bytes};
+use axum::Json;
 use axum::extract::State;
-use axum::routing::post;
-use axum::{Json, Router};
 use sandbox_fleet::Fleet;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::pricing::{Life, Tariff, Work, price};
-use sandbox_fleet::request::Images;
-use sandbox_protocol::http::{QuoteBody, QuoteRequest};
+use sandbox_fleet::request::Menu;
+use sandbox_protocol::http::{ErrorBody, QuoteBody, QuoteRequest};
 use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
 use sandbox_sdk::Chain;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
 use sandbox_sdk::quotes::{self, Draft, Ledger};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::ApiError;
+use super::document::OpenErrors;
+use super::extract::InBody;
 use crate::config::OfferConfig;
-use crate::limits::{API_QUOTE_BODY_BYTES_MAX, API_QUOTE_READ_MAX, API_QUOTES_MAX};
+use crate::limits::{API_CHAIN_TIMEOUT, API_QUOTE_BODY_BYTES_MAX, API_QUOTES_MAX};
 
 use asked::{Asked, asked};
 use market::{ChainMarket, Market, Terms};
@@ -42,7 +44,7 @@ pub(crate) struct QuoteParts {
     pub(crate) chain: Chain,
     pub(crate) key: PrivateKeySigner,
     pub(crate) fleet: Fleet,
-    pub(crate) images: Images,
+    pub(crate) menu: Menu,
     pub(crate) offer: OfferConfig,
     /// Only this service, where one is named.
     pub(crate) service: Option<u64>,
@@ -55,7 +57,7 @@ pub(crate) struct Quoting {
     /// Chain id and core: the domain of what is signed.
     place: (u64, Address),
     fleet: Fleet,
-    images: Images,
+    menu: Menu,
     capacity: Capacity,
     core_hours: BTreeMap<Address, U256>,
     ledger: Mutex<Ledger>,
@@ -74,28 +76,37 @@ impl Quoting {
             key: parts.key,
             place,
             fleet: parts.fleet,
-            images: parts.images,
+            menu: parts.menu,
             capacity: parts.offer.capacity,
             core_hours,
             ledger: Mutex::new(Ledger::new(parts.offer.quote_life_s)),
             at_once: Semaphore::const_new(API_QUOTES_MAX),
         }
     }
-
-    /// The route, as a value.
-    pub(super) fn router(self: Arc<Self>) -> Router {
-        Router::new().route("/v1/quotes", post(quote)).with_state(self)
-    }
 }
 
-async fn quote(State(quoting): State<Arc<Quoting>>, body: Body) -> Result<Json<QuoteBody>, ApiError> {
-    let read = timeout(API_QUOTE_READ_MAX, to_bytes(body, API_QUOTE_BODY_BYTES_MAX)).await;
-    let bytes = read.map_err(|_| ApiError::BadRequest("the body did not come in time".into()))?;
-    let bytes = bytes.map_err(|_| ApiError::TooLarge(API_QUOTE_BODY_BYTES_MAX))?;
-    let request: QuoteRequest =
-        serde_json::from_slice(&bytes).map_err(|error| ApiError::BadRequest(error.to_string()))?;
+/// The route, as a value.
+pub(super) fn routes() -> OpenApiRouter<Arc<Quoting>> {
+    OpenApiRouter::new().routes(routes!(quote))
+}
+
+/// Signs this operator's price for one job of one customer, who alone can redeem it.
+#[utoipa::path(
+    post, path = "/v1/quotes", operation_id = "quote", tag = "quotes", request_body = QuoteRequest,
+    responses(
+        (status = 200, description = "The quote", body = QuoteBody),
+        (status = 404, description = "This operator serves no such service", body = ErrorBody),
+        (status = 422, description = "The job would be refused, or has no price here", body = ErrorBody),
+        OpenErrors,
+    )
+)]
+async fn quote(
+    State(quoting): State<Arc<Quoting>>,
+    InBody(request): InBody<QuoteRequest, API_QUOTE_BODY_BYTES_MAX>,
+) -> Result<Json<QuoteBody>, ApiError> {
     let _turn = quoting.at_once.try_acquire().map_err(|_| ApiError::Busy(TOO_MANY))?;
-    quoting.answer(&request).await.map(Json)
+    let answered = timeout(API_CHAIN_TIMEOUT, quoting.answer(&request)).await;
+    answered.map_err(|_| ApiError::TooSlow("node"))?.map(Json)
 }
 
 impl Quoting {
@@ -103,7 +114,7 @@ impl Quoting {
         if request.requester.is_zero() {
             return Err(ApiError::BadRequest("requester: nobody can redeem a quote of the zero address".into()));
         }
-        let asked = asked(request.job, &request.inputs, &self.images)?;
+        let asked = asked(request.job, &request.inputs, &self.menu)?;
         self.has_room(&asked).await?;
         let terms = self.market.terms(request.service, request.job).await.map_err(ApiError::Chain)?;
         let terms = terms.ok_or(ApiError::NoService(request.service))?;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use alloy::primitives::{Bytes, address};
 use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
@@ -20,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::market::Holding;
 use super::*;
+use crate::limits::API_BODY_READ_MAX;
 
 const SERVICE: u64 = 3;
 const CUSTOMER: Address = Address::repeat_byte(0xc1);
@@ -77,22 +80,22 @@ impl Desk {
         let mut market = OneService { terms, holding };
         change(&mut market);
         let resources = Resources { cpu_cores: 8, memory_mb: 8_192, disk_gb: 100 };
-        let capacity = Capacity { sandboxes: 1, resources, cpu_cores_each_max: 4 };
+        let capacity = Capacity { sandboxes: 1, sandboxes_each_max: 1, resources, cpu_cores_each_max: 4 };
         let world = Arc::new(FakeWorld::default());
-        let (keeper, fleet) = Keeper::new(capacity, world.clone(), world.clone(), world);
+        let (keeper, fleet) = Keeper::new(capacity, world.ports());
         tokio::spawn(keeper.run(Vec::new(), CancellationToken::new()));
         let quoting = Arc::new(Quoting {
             market: Box::new(market),
             key,
             place: (CHAIN_ID, CORE),
             fleet,
-            images: Images { default: "sidecar:1".into(), allowed: Vec::new() },
+            menu: Menu::of("sidecar:1"),
             capacity,
             core_hours: BTreeMap::from([(Address::ZERO, U256::from(HOUR_WEI))]),
             ledger: Mutex::new(Ledger::new(LIFE_S)),
             at_once: Semaphore::const_new(API_QUOTES_MAX),
         });
-        Self { route: TowerToHyperService::new(quoting.clone().router()), quoting, operator }
+        Self { route: TowerToHyperService::new(Router::from(routes().with_state(quoting.clone()))), quoting, operator }
     }
 
     async fn ask(&self, request: &JobRequest) -> Result<QuoteBody, (u16, String)> {
@@ -259,5 +262,5 @@ async fn a_body_that_does_not_come_is_not_waited_for_for_ever() {
     let silent = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
     let begun = tokio::time::Instant::now();
     assert_eq!(desk.post_body(silent).await, refusal(400, "bad_request"));
-    assert!(begun.elapsed() >= API_QUOTE_READ_MAX && begun.elapsed() < API_QUOTE_READ_MAX + Duration::from_secs(1));
+    assert!(begun.elapsed() >= API_BODY_READ_MAX && begun.elapsed() < API_BODY_READ_MAX + Duration::from_secs(1));
 }

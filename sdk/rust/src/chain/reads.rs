@@ -50,11 +50,13 @@ impl ReadError {
         }
     }
 
-    pub(crate) const fn node(question: &'static str) -> impl FnOnce(TransportError) -> Self {
+    /// An error of the node, as one of the question.
+    pub const fn node(question: &'static str) -> impl FnOnce(TransportError) -> Self {
         move |source| Self::Node { question, source }
     }
 
-    pub(super) fn on(question: &'static str) -> impl FnOnce(alloy::contract::Error) -> Self {
+    /// An error of a contract, as one of the question.
+    pub fn on(question: &'static str) -> impl FnOnce(alloy::contract::Error) -> Self {
         move |source| Self::of(question, source)
     }
 }

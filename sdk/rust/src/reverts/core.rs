@@ -126,6 +126,11 @@ fn of_operator(refusal: &CoreRefusal) -> Option<String> {
         R::InvalidOperatorKey(_) => "the operator's key is not a 65-byte uncompressed public key".into(),
         R::DuplicateOperatorKey(e) => format!("another operator of blueprint {} has this key", e.blueprintId),
         R::OperatorNotInService(e) => format!("{} is not an operator of service {}", e.operator, e.serviceId),
+        R::ExitTooEarly(e) => format!(
+            "an operator may leave service {} {} seconds from now, not before",
+            e.serviceId,
+            e.minCommitmentEnd.saturating_sub(e.currentTime)
+        ),
         R::NotServiceOperator(_) => "the sender is not an operator of this service".into(),
         _ => return None,
     })

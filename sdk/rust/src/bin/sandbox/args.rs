@@ -6,6 +6,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use alloy::transports::http::reqwest::Url;
 use clap::{Parser, Subcommand};
 use sandbox_protocol::sandbox_id::NotASandboxId;
+use sandbox_protocol::session::Scope;
 use sandbox_protocol::{CallKey, Job, SandboxId};
 
 use crate::commands::DeployArgs;
@@ -20,7 +21,8 @@ Settings (an option wins over its variable):
   SANDBOX_DEPLOYMENT  addresses file of the blueprint
   SANDBOX_RPC_URL     HTTP endpoint of a node; default: the one in the addresses file
   SANDBOX_KEY         private key as hex; or SANDBOX_KEY_FILE, a file that holds it
-  SANDBOX_SERVICE     service in which `create` creates
+  SANDBOX_SERVICE     service in which `create` creates, and whose operators are asked
+  SANDBOX_CONFIG_DIR  where `login` keeps tokens; default: sandbox in XDG_CONFIG_HOME or ~/.config
 
 Exit codes:
     0  done                     2  wrong usage or settings
@@ -67,9 +69,34 @@ pub(crate) enum Command {
     Create(CreateArgs),
     /// Run a command in a sandbox
     Exec(ExecArgs),
+    /// Stop a sandbox; what is in it stays
+    Stop(RemoveArgs),
+    /// Start a stopped sandbox again
+    Resume(ResumeArgs),
+    /// Write what is in a running sandbox to a place, and print where it is
+    Snapshot(SnapshotArgs),
+    /// Create a sandbox from a snapshot and print its id
+    Restore(RestoreArgs),
     /// Delete a sandbox and everything in it
     Rm(RemoveArgs),
+    /// Sign in to the operators of a service
+    Login(LoginArgs),
+    /// List one's sandboxes
+    Ls(ListArgs),
+    /// Show a sandbox
+    Show {
+        /// Sandbox id
+        #[arg(value_parser = sandbox)]
+        id: SandboxId,
+    },
+    /// Print what happened to one's sandboxes
+    Events(EventsArgs),
+    /// List the operators that are registered, with what they offer
+    Operators,
+    /// Pay out what the account has earned
+    Claim,
     /// Show what a job costs in a service at the list price, before it is sent
+    #[command(visible_alias = "cost")]
     Price(PriceArgs),
     /// Ask the operators of a service what they would do a job for
     Quote(Box<QuoteArgs>),
@@ -150,6 +177,15 @@ pub(crate) struct SpecArgs {
     /// An image on the operator's allow-list
     #[arg(long)]
     pub(crate) image: Option<String>,
+    /// What it is called in lists
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// What it is found by in lists; may be repeated
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    pub(crate) labels: Vec<String>,
+    /// Stop it after so long without activity
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub(crate) idle_timeout: u64,
 }
 
 /// How a job is paid.
@@ -240,6 +276,95 @@ pub(crate) struct RemoveArgs {
     pub(crate) id: SandboxId,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResumeArgs {
+    /// Sandbox id
+    #[arg(value_parser = sandbox)]
+    pub(crate) id: SandboxId,
+    /// A snapshot whose files replace the sandbox's
+    #[arg(long, value_name = "URI")]
+    pub(crate) from: Option<String>,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SnapshotArgs {
+    /// Sandbox id
+    #[arg(value_parser = sandbox)]
+    pub(crate) id: SandboxId,
+    /// Where it goes: s3://, ipfs://, https:// or file://; default: the place that the sandbox was created with
+    #[arg(long, value_name = "URI")]
+    pub(crate) to: Option<String>,
+    /// Also the files of the home directory
+    #[arg(long)]
+    pub(crate) state: bool,
+    /// Not the files of the workspace
+    #[arg(long, requires = "state")]
+    pub(crate) no_workspace: bool,
+    #[command(flatten)]
+    pub(crate) answer: AnswerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    /// Where the snapshot is, as `snapshot` printed it
+    #[arg(value_name = "URI")]
+    pub(crate) snapshot: String,
+    #[command(flatten)]
+    pub(crate) create: CreateArgs,
+}
+
+/// Which operators are asked.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct WhereArgs {
+    /// Service whose operators are asked
+    #[arg(long, value_name = "ID")]
+    pub(crate) service: Option<u64>,
+    /// One operator, instead of those of a service
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "service")]
+    pub(crate) operator: Option<Address>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoginArgs {
+    #[command(flatten)]
+    pub(crate) place: WhereArgs,
+    /// What the token opens: calls:read, sandboxes:read, sandboxes:write, events:read; default: all
+    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
+    pub(crate) scopes: Vec<Scope>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) place: WhereArgs,
+    /// Also those that ended lately
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only those in this phase
+    #[arg(long)]
+    pub(crate) phase: Option<String>,
+    /// Only those with this label
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) label: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventsArgs {
+    #[command(flatten)]
+    pub(crate) place: WhereArgs,
+    /// Of one sandbox only
+    #[arg(value_name = "ID", value_parser = sandbox)]
+    pub(crate) sandbox: Option<SandboxId>,
+    /// Go on with what happens; without it everything that is kept is printed
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Begin behind the event of this number
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) after: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]

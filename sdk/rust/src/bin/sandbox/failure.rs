@@ -7,6 +7,7 @@ use sandbox_process::source::ConfigError;
 use sandbox_protocol::http::AnswerBody;
 use sandbox_protocol::{FailureCode, Outcome};
 use sandbox_sdk::answers::AnswerError;
+use sandbox_sdk::api::ApiError;
 use sandbox_sdk::chain::{ConnectError, CustomerError, ReadError, SendError};
 use sandbox_sdk::deploy::{AmountError, AssetError, DeployError, PriceError, ReleaseError};
 use sandbox_sdk::deployment::DeploymentError;
@@ -240,6 +241,22 @@ impl From<AnswerError> for Failure {
             AnswerError::TooLate { .. } => (Exit::Unavailable, "no_answer"),
             AnswerError::Withheld { .. } => (Exit::Unavailable, "withheld"),
             AnswerError::NoUrl { .. } | AnswerError::Unreachable { .. } | AnswerError::Garbled { .. } => {
+                (Exit::Unavailable, "operator")
+            }
+        };
+        Self::new(exit, code, &error, retryable)
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        let retryable = error.retryable();
+        let (exit, code) = match &error {
+            ApiError::Client(_) | ApiError::Sign(_) => (Exit::Local, "local"),
+            ApiError::Elsewhere { .. } => (Exit::Unproven, "elsewhere"),
+            ApiError::Refused { status, .. } if *status >= 500 => (Exit::Unavailable, "operator"),
+            ApiError::Refused { .. } => (Exit::Refused, "operator_refused"),
+            ApiError::NoUrl { .. } | ApiError::Unreachable { .. } | ApiError::Garbled { .. } => {
                 (Exit::Unavailable, "operator")
             }
         };

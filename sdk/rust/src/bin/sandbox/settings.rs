@@ -17,6 +17,9 @@ const RPC_URL: &str = "SANDBOX_RPC_URL";
 const KEY: &str = "SANDBOX_KEY";
 const KEY_FILE: &str = "SANDBOX_KEY_FILE";
 const SERVICE: &str = "SANDBOX_SERVICE";
+const CONFIG_DIR: &str = "SANDBOX_CONFIG_DIR";
+const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+const HOME: &str = "HOME";
 const LOG: &str = "RUST_LOG";
 
 /// Where commands find chain, key and service.
@@ -77,6 +80,18 @@ impl Settings {
             Some(service) => Ok(service),
             None => Ok(source::required(&self.source, SERVICE)?),
         }
+    }
+
+    /// Where this program keeps what it is told.
+    pub(crate) fn config_dir(&self) -> Result<PathBuf, Failure> {
+        if let Some(dir) = source::optional::<PathBuf>(&self.source, CONFIG_DIR)? {
+            return Ok(dir);
+        }
+        let base = match source::optional::<PathBuf>(&self.source, CONFIG_HOME)? {
+            Some(dir) => dir,
+            None => source::required::<PathBuf>(&self.source, HOME)?.join(".config"),
+        };
+        Ok(base.join("sandbox"))
     }
 
     /// The key; its text is never repeated, neither in errors nor in logs.

@@ -1,6 +1,10 @@
 //! Figures of this project, each beside its baseline: interleaved in one run, since machines are noisy.
 
+mod api;
+mod create_burst20;
 mod create_cold;
+mod create_warm;
+mod customer;
 mod exec_rtt;
 mod footprint;
 mod twin;
@@ -18,7 +22,7 @@ pub(crate) struct BenchArgs {
     names: Vec<String>,
 }
 
-const NAMES: [&str; 3] = ["create_cold", "exec_rtt", "footprint"];
+const NAMES: [&str; 6] = ["api", "create_cold", "create_warm", "create_burst20", "exec_rtt", "footprint"];
 
 /// Samples of ours and of the baseline, in one unit.
 #[derive(Debug, Default, Serialize)]
@@ -51,7 +55,10 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
         }
         eprintln!("{name} …");
         match name {
+            "api" => api::run().await?,
             "create_cold" => create_cold::run().await?,
+            "create_warm" => create_warm::run().await?,
+            "create_burst20" => create_burst20::run().await?,
             "exec_rtt" => exec_rtt::run().await?,
             _ => footprint::run().await?,
         }

@@ -2,9 +2,12 @@
 
 mod call;
 mod deploy;
+mod holdings;
+mod market;
 mod quotes;
 mod sandboxes;
 mod service;
+mod sessions;
 
 use std::process::ExitCode;
 
@@ -21,7 +24,17 @@ pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) 
         Command::Service(ServiceCommand::Show { id }) => service::show(id, settings, output).await,
         Command::Create(args) => sandboxes::create(args, settings, output).await,
         Command::Exec(args) => sandboxes::exec(args, settings, output).await,
+        Command::Stop(args) => sandboxes::stop(args, settings, output).await,
+        Command::Resume(args) => sandboxes::resume(args, settings, output).await,
+        Command::Snapshot(args) => sandboxes::snapshot(args, settings, output).await,
+        Command::Restore(args) => sandboxes::restore(args, settings, output).await,
         Command::Rm(args) => sandboxes::remove(args, settings, output).await,
+        Command::Login(args) => sessions::login(args, settings, output).await,
+        Command::Ls(args) => holdings::list(args, settings, output).await,
+        Command::Show { id } => holdings::show(id, settings, output).await,
+        Command::Events(args) => holdings::events(args, settings, output).await,
+        Command::Operators => market::operators(settings, output).await,
+        Command::Claim => market::claim(settings, output).await,
         Command::Price(args) => quotes::price(&args, settings, output).await,
         Command::Quote(args) => quotes::quote(*args, settings, output).await,
         Command::Call(CallCommand::Show { key, wait, answer }) => {

@@ -1,25 +1,48 @@
-//! `create`, `exec`, `rm`: submit a job, wait for its proven answer, print what it says.
+//! `create`, `exec`, `stop`, `resume`, `snapshot`, `restore`, `rm`: submit a job, wait for its proven answer, print what it says.
 
 use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use sandbox_protocol::abi::{self, ExecResponse, SandboxCreateResponse, SandboxStatusResponse};
+use sandbox_protocol::abi::{
+    self, ExecResponse, SandboxCreateResponse, SandboxSnapshotResponse, SandboxStatusResponse,
+};
 use sandbox_protocol::http::{AnswerBody, CallBody};
 use sandbox_protocol::{Job, SandboxId};
-use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
+use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobRequest};
 
 use super::call::{answer_of, save};
 use super::quotes;
-use crate::args::{AnswerArgs, CreateArgs, ExecArgs, PayArgs, RemoveArgs, SpecArgs};
+use crate::args::{
+    AnswerArgs, CreateArgs, ExecArgs, PayArgs, RemoveArgs, RestoreArgs, ResumeArgs, SnapshotArgs, SpecArgs,
+};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::settings::Settings;
 
+/// At the list price.
+const LISTED: PayArgs = PayArgs { quote: false, max_price: None };
+
 pub(crate) async fn create(args: CreateArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    created(None, args, (settings, output)).await
+}
+
+pub(crate) async fn restore(args: RestoreArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    created(Some(args.snapshot), args.create, (settings, output)).await
+}
+
+async fn created(
+    snapshot: Option<String>,
+    args: CreateArgs,
+    (settings, output): (&Settings, &Output),
+) -> Result<ExitCode, Failure> {
     let service = settings.service(args.service)?;
-    let request = sandbox_of(args.spec).build()?;
+    let builder = sandbox_of(args.spec);
+    let request = match snapshot {
+        Some(uri) => builder.snapshot(uri).build()?,
+        None => builder.build()?,
+    };
     let body = answered(service, request, (&args.pay, &args.answer), (settings, output)).await?;
     finish(&body, output, |response: SandboxCreateResponse| response.sandbox_id)
 }
@@ -30,9 +53,14 @@ pub(super) fn sandbox_of(spec: SpecArgs) -> CreateBuilder {
         .cpu_cores(spec.cpu)
         .memory_mb(spec.memory_mb)
         .disk_gb(spec.disk_gb)
-        .ttl_blocks(spec.ttl_blocks);
+        .ttl_blocks(spec.ttl_blocks)
+        .idle_timeout_s(spec.idle_timeout)
+        .labels(&spec.labels);
     for (name, value) in spec.env {
         builder = builder.env(name, value);
+    }
+    if let Some(name) = spec.name {
+        builder = builder.name(name);
     }
     match spec.image {
         Some(image) => builder.image(image),
@@ -49,10 +77,36 @@ pub(super) fn command_of(sandbox: SandboxId, words: &[String]) -> ExecBuilder {
 }
 
 pub(crate) async fn remove(args: RemoveArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
-    let request = requests::delete(args.id);
-    let listed = PayArgs { quote: false, max_price: None };
-    let body = answered(args.id.origin.service, request, (&listed, &args.answer), (settings, output)).await?;
+    changed((args.id, requests::delete(args.id)), &args.answer, (settings, output)).await
+}
+
+pub(crate) async fn stop(args: RemoveArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    changed((args.id, requests::stop(args.id)), &args.answer, (settings, output)).await
+}
+
+pub(crate) async fn resume(args: ResumeArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    changed((args.id, requests::resume(args.id, args.from)?), &args.answer, (settings, output)).await
+}
+
+/// Has something done to a sandbox and prints what became of it.
+async fn changed(
+    (id, request): (SandboxId, JobRequest),
+    answer: &AnswerArgs,
+    (settings, output): (&Settings, &Output),
+) -> Result<ExitCode, Failure> {
+    let body = answered(id.origin.service, request, (&LISTED, answer), (settings, output)).await?;
     finish(&body, output, |response: SandboxStatusResponse| format!("{} {}", response.sandbox_id, response.state))
+}
+
+pub(crate) async fn snapshot(args: SnapshotArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    let contents = match (args.state, args.no_workspace) {
+        (true, true) => Contents::State,
+        (true, false) => Contents::Both,
+        (false, _) => Contents::Workspace,
+    };
+    let request = requests::snapshot(args.id, args.to, contents)?;
+    let body = answered(args.id.origin.service, request, (&LISTED, &args.answer), (settings, output)).await?;
+    finish(&body, output, |response: SandboxSnapshotResponse| response.snapshot_uri)
 }
 
 pub(crate) async fn exec(args: ExecArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {

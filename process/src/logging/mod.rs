@@ -1,8 +1,11 @@
 //! One subscriber per process: text for people, JSON for machines.
 
+mod json;
+
 use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::JsonFields;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,7 +35,7 @@ pub fn start(format: Format, filter: &str) {
     let base = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {
         Format::Text => base.with_ansi(false).try_init(),
-        Format::Json => base.json().flatten_event(true).try_init(),
+        Format::Json => base.fmt_fields(JsonFields::new()).event_format(json::FlatJson).try_init(),
     };
     if started.is_err() {
         tracing::debug!("logging was started before");

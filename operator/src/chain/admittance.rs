@@ -18,7 +18,7 @@ use crate::limits::{KNOWN_SERVICES_MAX, REFILL_PAUSE, RESUMED_AT_ONCE_MAX, UNDO_
 use crate::records::{CallRecord, Progress, Records, RecordsError};
 
 /// The way in. Shared by all who read the chain.
-pub(crate) struct Intake {
+pub(crate) struct Admittance {
     pub(crate) chain: Chain,
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
@@ -42,7 +42,7 @@ pub(super) struct Found {
     ended: Vec<u64>,
 }
 
-impl Intake {
+impl Admittance {
     /// Goes on with what a former life left open.
     pub(super) fn resume(&self) -> Result<(), RecordsError> {
         let mut open = self.records.open_calls()?;
@@ -95,7 +95,7 @@ impl Intake {
     }
 
     /// Takes in a call that the reader passed by, if it is this operator's to answer.
-    pub(super) async fn take_in_missed(&self, submission: Submission) -> Result<(), IntakeError> {
+    pub(super) async fn take_in_missed(&self, submission: Submission) -> Result<(), AdmittanceError> {
         let Submission { key, job, caller, inputs, block, .. } = submission;
         let Some(call) = self.mine(CallRecord::seen(key, job, caller, inputs, block)).await? else { return Ok(()) };
         self.withdraw_replaced(std::slice::from_ref(&call)).await?;
@@ -238,7 +238,7 @@ impl Intake {
 
 /// Why a call was not taken in.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum IntakeError {
+pub(super) enum AdmittanceError {
     /// The chain does not say what it is.
     #[error(transparent)]
     Lookup(#[from] LookupError),

@@ -1,0 +1,262 @@
+//! The way to the keeper, for everybody who wants something of a sandbox.
+//!
+//! Who names a customer is refused unless the sandbox is that customer's. Every wait is for a phase.
+
+use alloy_primitives::Address;
+use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::activity::{Activity, Use};
+use crate::keeper::Command;
+use crate::request::SnapshotUri;
+use crate::sandbox::{EndReason, Event, Instance, Phase, Sandbox, StopReason};
+
+/// A sandbox as its driver publishes it.
+pub(crate) type View = watch::Receiver<Sandbox>;
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfinished {
+    /// It failed, for good.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The process is stopping; the next life will go on with it.
+    #[error("the operator is stopping")]
+    Stopping,
+}
+
+/// The way to the keeper. Clones share it.
+#[derive(Clone)]
+pub struct Fleet {
+    commands: mpsc::Sender<Command>,
+}
+
+/// A running sandbox in use: it is not idle until this is dropped.
+#[derive(Debug)]
+pub struct Visit {
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// Its container.
+    pub instance: Instance,
+    /// Where what happens in it is noted.
+    pub activity: Activity,
+    _use: Use,
+}
+
+impl Fleet {
+    pub(crate) const fn new(commands: mpsc::Sender<Command>) -> Self {
+        Self { commands }
+    }
+
+    /// Creates a sandbox and waits until it runs. A repeat of an id finds the sandbox that exists.
+    ///
+    /// # Errors
+    /// Why it cannot be had; nothing of it is left then.
+    pub async fn create(&self, sandbox: Sandbox) -> Result<Sandbox, Unfinished> {
+        let owner = sandbox.owner;
+        let view = self.ask(|reply| Command::Create(Box::new(sandbox), reply)).await??;
+        let made = reached(owned(view, owner)?, |phase| {
+            !matches!(phase, Phase::Requested | Phase::Provisioning | Phase::Discarding(_))
+        });
+        let made = made.await?;
+        match &made.phase {
+            Phase::Failed(failure) => Err(failure.clone().into()),
+            Phase::Gone(_) => Err(Failure::new(FailureCode::SandboxLost, "the sandbox has ended meanwhile").into()),
+            Phase::Requested
+            | Phase::Provisioning
+            | Phase::Running(_)
+            | Phase::Stopping(_)
+            | Phase::Stopped(_)
+            | Phase::Resuming(..)
+            | Phase::Deleting(_)
+            | Phase::Discarding(_) => Ok(made),
+        }
+    }
+
+    /// Ends a sandbox of `owner` and waits until nothing is left of it. A repeat finds it gone.
+    ///
+    /// # Errors
+    /// It is not known, or not this customer's.
+    pub async fn delete(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Unfinished> {
+        self.find(id, owner).await?;
+        let view = self.ask(|reply| Command::Delete(id, reply)).await?.ok_or_else(lost)?;
+        reached(view, Phase::is_final).await
+    }
+
+    /// Stops a sandbox of `owner` and waits until it rests. A repeat finds it resting.
+    ///
+    /// # Errors
+    /// It is not known, not this customer's, or at its end.
+    pub async fn stop(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Unfinished> {
+        self.find(id, owner).await?;
+        let view = self.ask(|reply| Command::Stop(id, reply)).await?.ok_or_else(lost)?;
+        let rests = reached(view, |phase| matches!(phase, Phase::Stopped(_)) || phase.is_final()).await?;
+        if rests.phase.is_final() { Err(over(&rests).into()) } else { Ok(rests) }
+    }
+
+    /// Starts a stopped sandbox of `owner` again, with what a snapshot holds where one is named, and waits until it runs. One that runs
+    /// is left as it is; a snapshot is then refused.
+    ///
+    /// # Errors
+    /// It is not known, not this customer's, at its end, or cannot be started; then it rests as before.
+    pub async fn resume(
+        &self,
+        id: SandboxId,
+        owner: Address,
+        from: Option<SnapshotUri>,
+    ) -> Result<Sandbox, Unfinished> {
+        let (view, _) = self.ask(|reply| Command::Find(id, reply)).await?.ok_or_else(lost)?;
+        let settled = reached(owned(view, owner)?, |phase| !matches!(phase, Phase::Stopping(_))).await?;
+        let before = match &settled.phase {
+            Phase::Stopped(rest) => rest.failed_resumes,
+            Phase::Running(_) if from.is_some() => {
+                return Err(Failure::new(FailureCode::BadRequest, "stop the sandbox to restore it").into());
+            }
+            Phase::Requested
+            | Phase::Provisioning
+            | Phase::Running(_)
+            | Phase::Stopping(_)
+            | Phase::Resuming(..)
+            | Phase::Deleting(_)
+            | Phase::Gone(_)
+            | Phase::Discarding(_)
+            | Phase::Failed(_) => 0,
+        };
+        let view = self.ask(|reply| Command::Resume(id, from, reply)).await??.ok_or_else(lost)?;
+        let tried = reached(view, |phase| match phase {
+            Phase::Running(_) => true,
+            Phase::Stopped(rest) => rest.failed_resumes > before,
+            other => other.is_final(),
+        });
+        let tried = tried.await?;
+        match &tried.phase {
+            Phase::Running(_) => Ok(tried),
+            Phase::Stopped(rest) => Err(rest.failure.clone().unwrap_or_else(lost).into()),
+            Phase::Requested
+            | Phase::Provisioning
+            | Phase::Stopping(_)
+            | Phase::Resuming(..)
+            | Phase::Deleting(_)
+            | Phase::Gone(_)
+            | Phase::Discarding(_)
+            | Phase::Failed(_) => Err(over(&tried).into()),
+        }
+    }
+
+    /// The sandbox `id` of `owner`, in whatever phase.
+    ///
+    /// # Errors
+    /// It is not known, or not this customer's.
+    pub async fn find(&self, id: SandboxId, owner: Address) -> Result<Sandbox, Unfinished> {
+        let (view, _) = self.ask(|reply| Command::Find(id, reply)).await?.ok_or_else(lost)?;
+        Ok(owned(view, owner)?.borrow().clone())
+    }
+
+    /// Enters a running sandbox of `owner` to use it.
+    ///
+    /// # Errors
+    /// It is not known, not this customer's, or does not run.
+    pub async fn visit(&self, id: SandboxId, owner: Address) -> Result<Visit, Unfinished> {
+        let (view, activity) = self.ask(|reply| Command::Find(id, reply)).await?.ok_or_else(lost)?;
+        // Begun before it is looked at: what is seen to run is not stopped for idleness meanwhile.
+        let used = activity.begin();
+        let sandbox = owned(view, owner)?.borrow().clone();
+        match sandbox.phase.clone() {
+            Phase::Running(instance) => Ok(Visit { sandbox, instance, activity, _use: used }),
+            Phase::Stopping(_) | Phase::Stopped(_) | Phase::Resuming(..) => {
+                let message = format!("the sandbox is {}; resume it first", sandbox.phase.name());
+                Err(Failure::new(FailureCode::SandboxStopped, message).into())
+            }
+            Phase::Requested
+            | Phase::Provisioning
+            | Phase::Deleting(_)
+            | Phase::Gone(_)
+            | Phase::Discarding(_)
+            | Phase::Failed(_) => Err(over(&sandbox).into()),
+        }
+    }
+
+    /// The sandboxes of `owner` that are known, also those that ended lately, in the order of their ids.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn list(&self, owner: Address) -> Result<Vec<Sandbox>, Unfinished> {
+        let mut sandboxes = self.ask(|reply| Command::List(owner, reply)).await?;
+        sandboxes.sort_by_key(|sandbox| sandbox.id);
+        Ok(sandboxes)
+    }
+
+    /// Begins to end a sandbox, whoever it is of.
+    pub async fn end(&self, id: SandboxId, reason: EndReason) {
+        self.tell(Command::Tell(id, Event::End(reason))).await;
+    }
+
+    /// Ends a sandbox whose creating call is no more, whoever it is of, and waits until nothing is left of it: its id may then
+    /// stand for another.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn forget(&self, id: SandboxId) -> Result<(), Unfinished> {
+        let Some((view, _)) = self.ask(|reply| Command::Find(id, reply)).await? else { return Ok(()) };
+        self.end(id, EndReason::Abandoned).await;
+        reached(view, Phase::is_final).await?;
+        self.ask(|reply| Command::Forget(id, reply)).await
+    }
+
+    /// Begins to stop a sandbox, whoever it is of.
+    pub async fn halt(&self, id: SandboxId, reason: StopReason) {
+        self.tell(Command::Tell(id, Event::Stop(reason))).await;
+    }
+
+    /// Has a sandbox that does not answer looked after.
+    pub async fn check(&self, id: SandboxId) {
+        self.tell(Command::Tell(id, Event::Check)).await;
+    }
+
+    /// Tells the height of the chain; sandboxes whose expiry block it has passed are ended.
+    pub async fn head(&self, block: u64) {
+        self.tell(Command::Head(block)).await;
+    }
+
+    /// Tells that a service ended, and its sandboxes with it.
+    pub async fn service_ended(&self, service: u64) {
+        self.tell(Command::ServiceEnded(service)).await;
+    }
+
+    /// How many sandboxes hold capacity.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn count(&self) -> Result<usize, Unfinished> {
+        self.ask(Command::Count).await
+    }
+
+    async fn tell(&self, command: Command) {
+        if self.commands.send(command).await.is_err() {
+            tracing::debug!("the keeper has stopped");
+        }
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, Unfinished> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(command(reply)).await;
+        answer.await.map_err(|_| Unfinished::Stopping)
+    }
+}
+
+fn owned(view: View, owner: Address) -> Result<View, Failure> {
+    if view.borrow().owner == owner { Ok(view) } else { Err(lost()) }
+}
+
+async fn reached(mut view: View, there: impl Fn(&Phase) -> bool) -> Result<Sandbox, Unfinished> {
+    let found = view.wait_for(|sandbox| there(&sandbox.phase)).await;
+    found.map(|sandbox| sandbox.clone()).map_err(|_| Unfinished::Stopping)
+}
+
+fn lost() -> Failure {
+    Failure::new(FailureCode::SandboxLost, "this operator holds no such sandbox of this customer")
+}
+
+fn over(sandbox: &Sandbox) -> Failure {
+    Failure::new(FailureCode::SandboxLost, format!("the sandbox is {}", sandbox.phase.name()))
+}

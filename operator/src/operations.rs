@@ -1,0 +1,57 @@
+//! What runs beside the work: gauges, heartbeats, the socket for commands. None of it can hold the work up.
+
+use alloy::primitives::Address;
+use sandbox_fleet::Fleet;
+use sandbox_sdk::Chain;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{self, Admin};
+use crate::chain::heartbeat::Heartbeat;
+use crate::chain::sender::Sender;
+use crate::config::Config;
+use crate::gauges::Gauges;
+use crate::intake::Intake;
+use crate::metrics::Metrics;
+use crate::records::Records;
+
+/// The parts of a running node that its operation takes. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Operations {
+    pub(crate) chain: Chain,
+    pub(crate) records: Records,
+    pub(crate) fleet: Fleet,
+    pub(crate) sender: Sender,
+    pub(crate) intake: Intake,
+    pub(crate) metrics: Metrics,
+    pub(crate) me: Address,
+}
+
+impl Operations {
+    /// Starts what tells of the node, and lets its operator tell it something. It ends with `stop` and is waited for by nobody.
+    pub(crate) fn start(self, config: &Config, head: watch::Receiver<u64>, stop: &CancellationToken) {
+        let Self { chain, records, fleet, sender, intake, metrics, me } = self;
+        let capacity = config.offer.capacity;
+        let gauges = Gauges {
+            chain: chain.clone(),
+            records: records.clone(),
+            intake: intake.clone(),
+            capacity,
+            head,
+            metrics: metrics.clone(),
+        };
+        tokio::spawn(gauges.run(stop.clone()));
+        let heartbeat = Heartbeat {
+            chain: chain.clone(),
+            sender: sender.clone(),
+            fleet: fleet.clone(),
+            capacity,
+            metrics,
+            me,
+            service: config.chain.service,
+        };
+        tokio::spawn(heartbeat.run(config.heartbeat.clone(), stop.clone()));
+        let data_dir = config.data_dir.clone();
+        tokio::spawn(admin::serve(Admin { chain, records, fleet, sender, intake, me, data_dir }, stop.clone()));
+    }
+}

@@ -1,0 +1,61 @@
+//! Sandboxes at the host's proxy, each by the rules that its customer wrote.
+
+use async_trait::async_trait;
+use sandbox_fleet::ports::{Egress, PortError};
+use sandbox_fleet::sandbox::{Instance, Sandbox};
+use sandbox_outbound::egress::{self, Rules, Usage};
+use sandbox_protocol::{Failure, FailureCode};
+
+use super::{OutsideConfig, OutsideError};
+use crate::places::Places;
+
+/// The proxy. It knows sandboxes by their ids.
+pub(crate) struct Proxy {
+    egress: egress::Egress,
+    places: Places,
+}
+
+impl Proxy {
+    /// A proxy whose sockets are at these places.
+    pub(crate) fn new(config: &OutsideConfig, places: Places) -> Result<Self, OutsideError> {
+        Ok(Self { egress: config.egress()?, places })
+    }
+
+    /// What all sandboxes have used.
+    pub(crate) fn usage(&self) -> Usage {
+        self.egress.total()
+    }
+}
+
+/// Whether a customer's rules can be read.
+///
+/// # Errors
+/// `BadEnv`, which names the entry.
+pub(crate) fn check_rules(text: &str) -> Result<(), Failure> {
+    rules(text).map(drop)
+}
+
+fn rules(text: &str) -> Result<Rules, Failure> {
+    let wrong = |error| Failure::new(FailureCode::BadEnv, format!("env_json: SANDBOX_EGRESS_ALLOW: {error}"));
+    text.parse().map_err(wrong)
+}
+
+#[async_trait]
+impl Egress for Proxy {
+    async fn open(&self, sandbox: &Sandbox, instance: &Instance) -> Result<(), PortError> {
+        let rules =
+            rules(&sandbox.spec.egress).map_err(|failure| PortError { source: failure.clone().into(), failure })?;
+        let socket = self.places.egress_socket(&instance.vessel);
+        let opened = self.egress.open(sandbox.id.to_string(), socket, rules);
+        opened.map_err(|error| PortError::new(FailureCode::Engine, "the sandbox's way out cannot be opened", error))
+    }
+
+    async fn close(&self, sandbox: &Sandbox) {
+        if let Some(usage) = self.egress.close(&sandbox.id.to_string()) {
+            tracing::info!(
+                sandbox = %sandbox.id, requests = usage.requests, refusals = usage.refusals,
+                bytes_up = usage.bytes_up, bytes_down = usage.bytes_down, "egress closed"
+            );
+        }
+    }
+}

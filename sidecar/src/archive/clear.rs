@@ -1,0 +1,141 @@
+//! Removes a tree of whatever depth with few open files and little memory: directories that are not empty are moved up
+//! to the tree's top and emptied there.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, renameat};
+use nix::sys::stat::{FchmodatFlags, fchmodat, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::disk::{OWNER_ALL, is_no_directory, mode_of, names, open_directory, open_up};
+
+/// Removes the file or tree `name` of `parent`, if there is one.
+pub(super) fn clear(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    let top = match opened(parent, name) {
+        Ok(top) => top,
+        Err(Errno::ENOENT) => return Ok(()),
+        Err(errno) if is_no_directory(errno) => return unlinkat(parent, name, UnlinkatFlags::NoRemoveDir),
+        Err(errno) => return Err(errno),
+    };
+    let mut moved = 0;
+    loop {
+        let mut found = names(top.as_fd())?.peekable();
+        if found.peek().is_none() {
+            break;
+        }
+        for name in found {
+            remove(top.as_fd(), &name?, &mut moved)?;
+        }
+    }
+    unlinkat(parent, name, UnlinkatFlags::RemoveDir)
+}
+
+/// Removes `name` of the tree's top, having moved its directories to the top.
+fn remove(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
+    if gone(top, name)? {
+        return Ok(());
+    }
+    let directory = opened(top, name)?;
+    for child in names(directory.as_fd())? {
+        let child = child?;
+        if !gone(directory.as_fd(), &child)? {
+            move_up(directory.as_fd(), &child, top, moved)?;
+        }
+    }
+    unlinkat(top, name, UnlinkatFlags::RemoveDir)
+}
+
+/// Removes what is no directory, or an empty one; `false` for any other.
+fn gone(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+    match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
+        Err(Errno::EISDIR | Errno::EPERM) => {}
+        Ok(()) | Err(Errno::ENOENT) => return Ok(true),
+        Err(errno) => return Err(errno),
+    }
+    match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(true),
+        Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn move_up(parent: BorrowedFd<'_>, name: &CStr, top: BorrowedFd<'_>, moved: &mut u64) -> Result<(), Errno> {
+    loop {
+        *moved += 1;
+        let free = format!("cleared-{moved}");
+        match renameat(parent, name, top, free.as_str()) {
+            Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
+            // A directory that is moved must be writable itself, since its parent is written in it.
+            Err(Errno::EACCES) if !writable(parent, name)? => drop(opened(parent, name)?),
+            other => return other,
+        }
+    }
+}
+
+fn writable(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+    Ok(mode_of(&fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?).contains(OWNER_ALL))
+}
+
+/// Opens a directory of the agent's own, whatever its mode, and leaves it open to its owner.
+fn opened(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let directory = match open_directory(parent, name.to_bytes()) {
+        Err(Errno::EACCES) => {
+            fchmodat(parent, name, OWNER_ALL, FchmodatFlags::FollowSymlink)?;
+            open_directory(parent, name.to_bytes())?
+        }
+        other => other?,
+    };
+    open_up(&directory, &fstat(&directory)?)?;
+    Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::path::Path;
+
+    use nix::fcntl::AT_FDCWD;
+
+    use super::*;
+
+    fn cleared(path: &Path) {
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        clear(AT_FDCWD, &name).unwrap();
+        assert!(fs::symlink_metadata(path).is_err());
+    }
+
+    #[test]
+    fn a_tree_of_any_kind_is_removed_and_nothing_beside_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let tree = scratch.path().join("tree");
+        fs::create_dir_all(tree.join("a/b/c")).unwrap();
+        fs::create_dir_all(tree.join("cleared-1/x")).unwrap();
+        fs::write(tree.join("a/b/c/file"), "").unwrap();
+        fs::write(scratch.path().join("kept"), "").unwrap();
+        symlink("../kept", tree.join("a/link")).unwrap();
+        symlink(scratch.path(), tree.join("a/b/up")).unwrap();
+        for closed in ["a/b/c", "a/b", "a"] {
+            fs::set_permissions(tree.join(closed), Permissions::from_mode(0o000)).unwrap();
+        }
+        cleared(&tree);
+        cleared(&tree);
+        assert!(scratch.path().join("kept").exists());
+    }
+
+    #[test]
+    fn a_tree_deeper_than_a_path_is_long_is_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let tree = scratch.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        let mut at: OwnedFd = fs::File::open(&tree).unwrap().into();
+        for _ in 0..5_000 {
+            at = super::super::disk::make_directory(&at, b"deeper").unwrap();
+        }
+        drop(at);
+        cleared(&tree);
+    }
+}

@@ -1,0 +1,64 @@
+//! The customer of a bench: the library's calls, each waited for to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sandbox_protocol::{CallKey, SandboxId};
+use sandbox_sdk::Account;
+use sandbox_sdk::answers::Answers;
+use sandbox_sdk::chain::SubmittedJob;
+use sandbox_sdk::requests::{CreateBuilder, ExecBuilder, JobRequest, delete};
+
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Ready to submit jobs in a service.
+#[derive(Clone)]
+pub(super) struct Customer {
+    account: Account,
+    answers: Arc<Answers>,
+    service: u64,
+}
+
+impl Customer {
+    pub(super) fn new(account: Account, service: u64) -> Result<Self> {
+        Ok(Self { answers: Arc::new(Answers::new(account.clone())?), account, service })
+    }
+
+    pub(super) async fn create(&self) -> Result<SandboxId> {
+        let origin = self.done(CreateBuilder::new().build()?).await?;
+        Ok(SandboxId { origin, slot: 0 })
+    }
+
+    pub(super) async fn exec_true(&self, sandbox: SandboxId) -> Result<()> {
+        let submitted = self.submit_true(sandbox).await?;
+        self.settled(&submitted).await.map(drop)
+    }
+
+    /// Sends `true`; what comes of it is not waited for.
+    pub(super) async fn submit_true(&self, sandbox: SandboxId) -> Result<SubmittedJob> {
+        self.submit(ExecBuilder::new(sandbox, "true").build()?).await
+    }
+
+    pub(super) async fn delete(&self, sandbox: SandboxId) -> Result<()> {
+        self.done(delete(sandbox)).await.map(drop)
+    }
+
+    /// Sends a request; what comes of it is not waited for.
+    pub(super) async fn submit(&self, request: JobRequest) -> Result<SubmittedJob> {
+        Ok(self.account.submit_job(self.service, request).await?)
+    }
+
+    /// Waits until a job is answered well, and its receipt settled.
+    pub(super) async fn settled(&self, submitted: &SubmittedJob) -> Result<CallKey> {
+        let body = self.answers.wait_until_settled(submitted, BOUND).await?;
+        let answer = body.answer.context("no answer")?;
+        ensure!(answer.receipt.receipt.outcome == 0, "{}", answer.response_json);
+        Ok(submitted.key)
+    }
+
+    async fn done(&self, request: JobRequest) -> Result<CallKey> {
+        let submitted = self.submit(request).await?;
+        self.settled(&submitted).await
+    }
+}
