@@ -113,7 +113,10 @@ impl Keeper {
             Command::Find(id, reply) => {
                 answer(reply, self.drivers.get(&id).map(|handle| (handle.view.clone(), handle.activity.clone())));
             }
-            Command::Forget(id, reply) => answer(reply, self.forget(id)),
+            Command::Forget(id, reply) => {
+                self.forget(id);
+                answer(reply, ());
+            }
             Command::List(owner, reply) => answer(reply, self.list(owner)),
             Command::Tell(id, event) => {
                 self.told(id, event);

@@ -198,19 +198,8 @@ impl Node {
         operations.clone().start(&config, height.clone(), &stop);
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
-        let reading = read(operations, &config, (outbox.clone(), queue.clone()), head, stop);
-        let api = Api {
-            chain: chain.clone(),
-            records: records.clone(),
-            fleet: fleet.clone(),
-            head: height.clone(),
-            metrics: metrics.clone(),
-            me,
-            url: config.offer.api_url.clone(),
-            quoting: api::quoting(quotes(&config, &chain, &key, &fleet)),
-            snapshots: snapshots.clone(),
-        };
-        door.open(api)?;
+        let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), head, stop);
+        door.open(served(operations, &config, &key, height.clone(), snapshots.clone()))?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -284,6 +273,19 @@ fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, K
     let stop = CancellationToken::new();
     let task = tokio::spawn(keeper.run(records.sandboxes()?, stop.clone()));
     Ok((fleet, Keeping { task, stop }))
+}
+
+/// What the API answers from.
+fn served(
+    parts: Operations,
+    config: &Config,
+    key: &PrivateKeySigner,
+    head: watch::Receiver<u64>,
+    snapshots: Arc<Stores>,
+) -> Api {
+    let Operations { chain, records, fleet, sender: _, intake: _, metrics, me } = parts;
+    let quoting = api::quoting(quotes(config, &chain, key, &fleet));
+    Api { chain, records, fleet, head, metrics, me, url: config.offer.api_url.clone(), quoting, snapshots }
 }
 
 /// What quotes are made with.

@@ -8,13 +8,11 @@ use std::task::{Context, Poll};
 
 use alloy::transports::{RpcError, TransportError, TransportErrorKind, TransportFut};
 use alloy_json_rpc::{RequestPacket, ResponsePacket};
+use reqwest::StatusCode;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use crate::limits::{ASK_AGAIN_WITHIN, ASK_PAUSE_MIN, ASK_TRIES_MAX};
-
-const SERVER_ERROR_MIN: u16 = 500;
-const TOO_MANY_REQUESTS: u16 = 429;
 
 /// Puts [`AskingAgain`] around a transport.
 #[derive(Debug, Clone, Copy)]
@@ -85,9 +83,8 @@ const READS: [&str; 7] =
 fn is_passing(error: &TransportError) -> bool {
     match error {
         RpcError::Transport(TransportErrorKind::Custom(_)) => true,
-        RpcError::Transport(TransportErrorKind::HttpError(answer)) => {
-            answer.status >= SERVER_ERROR_MIN || answer.status == TOO_MANY_REQUESTS
-        }
+        RpcError::Transport(TransportErrorKind::HttpError(answer)) => StatusCode::from_u16(answer.status)
+            .is_ok_and(|status| status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS),
         _ => false,
     }
 }
@@ -139,7 +136,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_lets_questions_wait_is_not_asked_again() {
         let node = service_fn(|_: RequestPacket| async {
-            tokio::time::sleep(ASK_AGAIN_WITHIN).await;
+            tokio::time::advance(ASK_AGAIN_WITHIN).await;
             Err::<ResponsePacket, _>(broken_off())
         });
         let (begun, request) = (Instant::now(), Request::new("eth_call", Id::Number(1), ()).serialize().unwrap());
