@@ -44,7 +44,7 @@ impl Rented {
     async fn ask(&self, job: Job, request: &impl SolValue) -> Result<AnswerBody> {
         let request = JobRequest { job, inputs: request.abi_encode().into() };
         let submitted = self.account.submit_job(self.world.service, request).await?;
-        self.answers.wait_for(&submitted, BOUND).await?.answer.context("no answer")
+        self.answers.wait_until_settled(&submitted, BOUND).await?.answer.context("no answer")
     }
 
     /// What came of a create with these reserved keys and variables.
@@ -109,7 +109,7 @@ async fn a_stopped_sandbox_keeps_its_files_and_frees_its_memory_until_it_is_resu
     let (code, _, stderr) = shown(&rented.world.customer.exec(&sandbox, "true").await?);
     assert!(code != Some(0) && stderr.contains("resume it first"), "{code:?} {stderr}");
     assert_eq!(state(&rented.resume(&sandbox, "").await?), Some("running"));
-    assert_eq!(rented.run(&sandbox, "cat /workspace/note ~/note; pgrep -c sleep || true").await?, "kept\nmine\n0\n");
+    assert_eq!(rented.run(&sandbox, "cat /workspace/note ~/note; cat /proc/[0-9]*/comm | grep -c sleep || true").await?, "kept\nmine\n0\n");
     Ok(())
 }
 

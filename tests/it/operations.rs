@@ -105,7 +105,7 @@ async fn a_draining_operator_takes_no_sandbox_serves_those_it_has_and_stays_so_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_backed_up_is_served_after_the_state_directory_is_lost() -> Result<()> {
+async fn what_was_backed_up_is_served_after_the_records_are_lost() -> Result<()> {
     let mut world = World::new().await?;
     let sandbox = world.create().await?;
     let account = world.ground.account(CUSTOMER).await?;
@@ -116,9 +116,9 @@ async fn what_was_backed_up_is_served_after_the_state_directory_is_lost() -> Res
     let copy = world.node.dir().join("copy").display().to_string();
     let manifest = json(&world.node, &["backup", &copy])?;
     assert_eq!(manifest["keystore"].as_array().map(Vec::len), Some(1), "{manifest}");
-    assert!(refusal(&world.node, &["restore", &copy])?.contains("is not empty"));
+    assert!(refusal(&world.node, &["restore", &copy])?.contains("holds records"));
     world.node.kill()?;
-    std::fs::remove_dir_all(world.node.dir().join("data"))?;
+    std::fs::remove_dir_all(world.node.dir().join("data/records"))?;
     json(&world.node, &["restore", &copy])?;
 
     world.node.start().await?;

@@ -61,7 +61,7 @@ async fn a_sandbox_lives_on_the_runtime_that_it_asks_for_and_its_receipt_names_i
         let sandbox = world.customer.create(world.service, &["--env", &asked, "--save", &saved]).await?;
         let receipt: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&saved)?)?;
         assert_eq!(
-            receipt.pointer("/answer/receipt/receipt/runtime").and_then(|name| name.as_str()),
+            receipt.pointer("/receipt/receipt/runtime").and_then(|name| name.as_str()),
             Some(runtime),
             "{receipt}"
         );

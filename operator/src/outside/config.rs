@@ -7,7 +7,7 @@ use alloy::transports::http::reqwest::Url;
 use sandbox_outbound::address::{AddressError, Exceptions, Guard};
 use sandbox_outbound::blobs::{self, IpfsConfig, S3Config, StoresConfig, StoresError};
 use sandbox_outbound::egress::{self, EgressBounds, EgressConfig, HostService, HostServices, Rules, ServiceError};
-use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
+use sandbox_process::source::{ConfigError, Source, optional, or_default, switch};
 use serde::Deserialize;
 
 /// What sandboxes may reach, and where their snapshots may go.
@@ -109,19 +109,24 @@ fn services(source: &impl Source) -> Result<Vec<HostService>, ConfigError> {
 
 /// The operator's account, where it has one.
 fn s3(source: &impl Source) -> Result<Option<S3Config>, ConfigError> {
-    let Some(access_key_id) = optional::<String>(source, "SNAPSHOT_S3_ACCESS_KEY_ID")? else { return Ok(None) };
     const SECRET: &str = "SNAPSHOT_S3_SECRET_KEY_FILE";
-    let path: PathBuf = required(source, SECRET)?;
-    let secret = std::fs::read_to_string(&path)
-        .map_err(|error| ConfigError::invalid(SECRET, path.display().to_string(), error.to_string()))?;
-    Ok(Some(S3Config {
+    let access_key_id = optional::<String>(source, "SNAPSHOT_S3_ACCESS_KEY_ID")?;
+    let secret_file = optional::<PathBuf>(source, SECRET)?;
+    let account = S3Config {
         endpoint: optional(source, "SNAPSHOT_S3_ENDPOINT")?,
         region: or_default(source, "SNAPSHOT_S3_REGION", "us-east-1".to_owned())?,
-        access_key_id,
-        secret_access_key: secret.trim().to_owned(),
+        access_key_id: access_key_id.clone().unwrap_or_default(),
+        secret_access_key: String::new(),
         path_style: switch(source, "SNAPSHOT_S3_PATH_STYLE")?,
         buckets: words(source, "SNAPSHOT_S3_BUCKETS")?,
-    }))
+    };
+    if access_key_id.is_none() {
+        return Ok(None);
+    }
+    let path = secret_file.ok_or_else(|| ConfigError::invalid(SECRET, "", "name the file with the account's secret"))?;
+    let secret = std::fs::read_to_string(&path)
+        .map_err(|error| ConfigError::invalid(SECRET, path.display().to_string(), error.to_string()))?;
+    Ok(Some(S3Config { secret_access_key: secret.trim().to_owned(), ..account }))
 }
 
 fn words(source: &impl Source, name: &'static str) -> Result<Vec<String>, ConfigError> {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tokio::sync::oneshot;
 
-use super::{Records, RecordsError, VERSION_KEY, Write};
+use super::{Records, RecordsError, STORE_DIR, VERSION_KEY, Write};
 
 /// The layout of records that are being restored: whatever opens them half-way refuses them.
 const HALF_RESTORED: u64 = u64::MAX;
@@ -38,11 +38,11 @@ impl Records {
         copied.await.map_err(|_| RecordsError::Stopped)?.map_err(RecordsError::Copy)
     }
 
-    /// Makes the records of `dir`, which must be empty or not exist, from a copy; gives their number.
+    /// Makes the records of `dir`, which must hold none, from a copy; gives their number.
     pub(crate) fn restore(dir: &Path, copy: impl BufRead) -> Result<u64, RecordsError> {
-        let used = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
-        if used {
-            return Err(RecordsError::NotEmpty { dir: dir.into() });
+        // Disks of sandboxes may be there still: they are what the records speak of.
+        if dir.join(STORE_DIR).exists() {
+            return Err(RecordsError::InTheWay { dir: dir.into() });
         }
         let (records, _guard) = Self::open(dir)?;
         records.write_now(VERSION_KEY, &HALF_RESTORED)?;
@@ -124,7 +124,7 @@ mod tests {
         let from = tempfile::tempdir().unwrap();
         let (copy, _) = copied(from.path()).await;
         let refused = Records::restore(from.path(), BufReader::new(copy));
-        assert!(matches!(refused, Err(RecordsError::NotEmpty { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(RecordsError::InTheWay { .. })), "{refused:?}");
     }
 
     #[tokio::test]

@@ -70,9 +70,9 @@ pub(crate) enum RecordsError {
         /// The line, from 1.
         line: u64,
     },
-    /// A copy is restored into an empty directory only.
-    #[error("the state directory {dir} is not empty; restore into an empty one")]
-    NotEmpty {
+    /// A copy is restored only where there are no records.
+    #[error("the state directory {dir} holds records; a copy is restored where there are none")]
+    InTheWay {
         /// The directory.
         dir: PathBuf,
     },

@@ -51,6 +51,8 @@ use crate::limits::{EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 /// Layout of keys and values; another one is refused rather than misread.
 const VERSION: u64 = 2;
 const VERSION_KEY: &[u8] = b"version";
+/// The store, in the state directory.
+const STORE_DIR: &str = "records";
 const CURSOR_KEY: &[u8] = b"cursor";
 const OWNER_KEY: &[u8] = b"owner";
 const STATE_ID_KEY: &[u8] = b"state_id";
@@ -95,7 +97,7 @@ impl Records {
     fn open_keeping(dir: &Path, (finals_max, events_max): (usize, u64)) -> Result<(Self, RecordsGuard), RecordsError> {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
         let lock = lock(dir)?;
-        let path = dir.join("records");
+        let path = dir.join(STORE_DIR);
         let db = sled::Config::new().path(&path).flush_every_ms(None).open().map_err(RecordsError::Open)?;
         let tree = (*db).clone();
         let disk = Arc::new(Disk::open(tree.clone(), &path).map_err(RecordsError::Sync)?);

@@ -253,8 +253,8 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn the_layout_of_a_call_is_that_of_version_1() {
-    assert_eq!(VERSION, 1);
+fn the_layout_of_a_call_is_that_of_version_2() {
+    assert_eq!(VERSION, 2);
     let settled = Progress::Settled { answer: answer(vec![1, 2]), transaction: Some(B256::repeat_byte(13)) };
     check_layout(&CallRecord { progress: settled, ..call(2) }, SETTLED_CALL);
     check_layout(&Progress::Seen, r#""seen""#);
