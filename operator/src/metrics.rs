@@ -19,7 +19,6 @@ pub(crate) struct Metrics {
     took: HistogramVec,
     head: IntGauge,
     sandboxes: IntGauge,
-    waiting: IntGauge,
     running: IntGauge,
     state: StateGauges,
     pool: IntGauge,
@@ -79,7 +78,6 @@ impl Metrics {
             took: registered(&registry, HistogramVec::new(took, &["job"])?)?,
             head: gauge(&registry, "sandbox_chain_head_block", "Newest block seen")?,
             sandboxes: gauge(&registry, "sandbox_sandboxes", "Sandboxes that hold capacity")?,
-            waiting: gauge(&registry, "sandbox_jobs_waiting", "Jobs that wait for their turn")?,
             running: gauge(&registry, "sandbox_jobs_running", "Jobs that are worked on")?,
             state: StateGauges::new(&registry)?,
             pool: gauge(&registry, "sandbox_pool_ready", "Containers that wait for a create")?,
@@ -105,10 +103,9 @@ impl Metrics {
         self.took.with_label_values(&[job.as_str()]).observe(took.as_secs_f64());
     }
 
-    /// So many jobs wait, and so many are worked on.
-    pub(crate) fn queue(&self, (waiting, running): (usize, usize)) {
-        self.waiting.set(whole(waiting));
-        self.running.set(whole(running));
+    /// So many jobs are worked on.
+    pub(crate) fn running(&self, jobs: usize) {
+        self.running.set(whole(jobs));
     }
 
     /// A heartbeat was sent, or was not.
@@ -212,6 +209,7 @@ mod tests {
 # HELP sandbox_egress_bytes_total Bytes that sandboxes sent to and got from the outside
 # HELP sandbox_heartbeats_total Heartbeats, by how they ended
 # HELP sandbox_job_seconds Time from a job's begin to its answer
+# HELP sandbox_jobs_running Jobs that are worked on
 # HELP sandbox_jobs_total Jobs answered
 # HELP sandbox_outbox_receipts Answers whose receipts are not on chain yet
 # HELP sandbox_pool_ready Containers that wait for a create

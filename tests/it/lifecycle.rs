@@ -109,7 +109,10 @@ async fn a_stopped_sandbox_keeps_its_files_and_frees_its_memory_until_it_is_resu
     let (code, _, stderr) = shown(&rented.world.customer.exec(&sandbox, "true").await?);
     assert!(code != Some(0) && stderr.contains("resume it first"), "{code:?} {stderr}");
     assert_eq!(state(&rented.resume(&sandbox, "").await?), Some("running"));
-    assert_eq!(rented.run(&sandbox, "cat /workspace/note ~/note; cat /proc/[0-9]*/comm | grep -c sleep || true").await?, "kept\nmine\n0\n");
+    assert_eq!(
+        rented.run(&sandbox, "cat /workspace/note ~/note; cat /proc/[0-9]*/comm | grep -c sleep || true").await?,
+        "kept\nmine\n0\n"
+    );
     Ok(())
 }
 

@@ -128,9 +128,9 @@ impl Desk {
         let span = tracing::info_span!("job", call = %key, service = key.service, job = Empty, sandbox = Empty);
         let answering = async move {
             let Some(hold) = self.parts.queue.hold(key) else { return Ok(None) };
-            self.parts.metrics.queue(self.parts.queue.depth());
+            self.parts.metrics.running(self.parts.queue.running());
             let answered = self.clone().answer_held(hold, handler).await;
-            self.parts.metrics.queue(self.parts.queue.depth());
+            self.parts.metrics.running(self.parts.queue.running());
             answered
         };
         match work.spawn(answering.instrument(span)).await {

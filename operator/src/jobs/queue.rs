@@ -132,10 +132,9 @@ impl JobQueue {
         has_room
     }
 
-    /// How many calls wait, and how many are worked on.
-    pub(crate) fn depth(&self) -> (usize, usize) {
-        let state = self.state();
-        (state.fair.waiting() + state.left.len(), state.fair.running())
+    /// How many calls are worked on.
+    pub(crate) fn running(&self) -> usize {
+        self.state().fair.running()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -123,7 +123,8 @@ fn s3(source: &impl Source) -> Result<Option<S3Config>, ConfigError> {
     if access_key_id.is_none() {
         return Ok(None);
     }
-    let path = secret_file.ok_or_else(|| ConfigError::invalid(SECRET, "", "name the file with the account's secret"))?;
+    let path =
+        secret_file.ok_or_else(|| ConfigError::invalid(SECRET, "", "name the file with the account's secret"))?;
     let secret = std::fs::read_to_string(&path)
         .map_err(|error| ConfigError::invalid(SECRET, path.display().to_string(), error.to_string()))?;
     Ok(Some(S3Config { secret_access_key: secret.trim().to_owned(), ..account }))
