@@ -69,7 +69,7 @@ impl Admittance {
         let mut found = Found::default();
         for word in words {
             match word {
-                Word::Submitted(call) => found.calls.extend(self.mine(call).await?),
+                Word::Submitted(call) => found.calls.extend(self.mine(*call).await?),
                 Word::Reassigned(key, block) => self.moved(key, block, &mut found).await?,
                 Word::Ended(service) => found.ended.push(service),
             }

@@ -25,7 +25,7 @@ pub(super) enum Blocks {
 #[derive(Debug)]
 pub(super) enum Word {
     /// A call was submitted.
-    Submitted(CallRecord),
+    Submitted(Box<CallRecord>),
     /// A call moved to another operator, in this block.
     Reassigned(CallKey, u64),
     /// A service ended.
@@ -50,7 +50,7 @@ pub(super) async fn words(chain: &Chain, blocks: Blocks) -> Result<Vec<Word>, Tr
 
 fn word(log: &Log) -> Option<Word> {
     if let Some(call) = submitted(log) {
-        return Some(Word::Submitted(call));
+        return Some(Word::Submitted(Box::new(call)));
     }
     if let Ok(event) = log.log_decode::<CallReassigned>() {
         let event = event.inner.data;

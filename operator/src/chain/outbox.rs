@@ -81,7 +81,7 @@ type Batch = Vec<(CallKey, JobReceipt)>;
 /// What became of a batch.
 enum Sent {
     /// It is in a block.
-    Mined(Mined),
+    Mined(Box<Mined>),
     /// Some of it, or its size, is to blame; smaller parts may do.
     Split(SendError),
     /// Nothing of it is to blame; it is tried again.
@@ -243,7 +243,7 @@ impl OutboxTask {
         let receipts: Vec<_> = batch.iter().map(|(key, receipt)| (key.call, receipt.clone())).collect();
         let invocation = calls::submit_receipts(self.chain.deployment(), service, &receipts);
         match self.sender.send(invocation).await {
-            Ok(Ok(mined)) => Sent::Mined(mined),
+            Ok(Ok(mined)) => Sent::Mined(Box::new(mined)),
             Ok(Err(error @ (SendError::Refused(_) | SendError::Reverted { .. } | SendError::TooMuchGas { .. }))) => {
                 Sent::Split(error)
             }
