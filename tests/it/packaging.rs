@@ -53,6 +53,8 @@ fn settings(ground: &Ground, api: &str) -> Result<String> {
         ("HTTP_RPC_URL", ground.deployment.rpc_url.to_string()),
         ("WS_RPC_URL", ws_url.to_string()),
         ("API_LISTEN", api.to_owned()),
+        // What waits for the next create is not what a customer left behind.
+        ("POOL_SIZE", "0".to_owned()),
     ] {
         let found = text.lines().find(|line| line.trim_start_matches('#').starts_with(&format!("{name}=")));
         let line = found.with_context(|| format!("the example does not name {name}"))?.to_owned();

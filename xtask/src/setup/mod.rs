@@ -14,6 +14,7 @@ mod node;
 mod npm;
 mod packages;
 mod packaging;
+mod runsc;
 mod sbom;
 mod sidecar;
 mod slither;
@@ -41,10 +42,11 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     contracts::build(place).context("contracts")
 }
 
-/// What the tests of images and packaging need besides: the full image, Compose, systemd. After [`everything`].
+/// What the tests of images, packaging and runtimes need besides: the full image, Compose, systemd, gVisor. After [`everything`].
 pub(crate) fn full(place: &Place) -> Result<()> {
     let _one_at_a_time = lock(place)?;
     packaging::install(place).context("Compose and systemd")?;
+    runsc::register(place).context("runtime runsc")?;
     image::make(place, Variant::Full).context("full sandbox image")
 }
 

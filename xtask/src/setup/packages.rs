@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 17] = [
+const NEEDS: [Need; 18] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),
@@ -39,6 +39,8 @@ const NEEDS: [Need; 17] = [
     // The base image, where no registry can be reached.
     tool("mmdebstrap", "mmdebstrap"),
     library("debian-archive-keyring"),
+    // The disks of sandboxes.
+    tool("e2fsprogs", "mkfs.ext4"),
     tool("git", "git"),
     tool("curl", "curl"),
     library("ca-certificates"),
