@@ -191,6 +191,18 @@ impl Fleet {
         self.tell(Command::Tell(id, Event::End(reason))).await;
     }
 
+    /// Ends a sandbox whose creating call is no more, whoever it is of, and waits until nothing is left of it: its id may then
+    /// stand for another.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn forget(&self, id: SandboxId) -> Result<(), Unfinished> {
+        let Some((view, _)) = self.ask(|reply| Command::Find(id, reply)).await? else { return Ok(()) };
+        self.end(id, EndReason::Abandoned).await;
+        reached(view, Phase::is_final).await?;
+        self.ask(|reply| Command::Forget(id, reply)).await
+    }
+
     /// Begins to stop a sandbox, whoever it is of.
     pub async fn halt(&self, id: SandboxId, reason: StopReason) {
         self.tell(Command::Tell(id, Event::Stop(reason))).await;

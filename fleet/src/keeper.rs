@@ -26,6 +26,7 @@ pub(crate) enum Command {
     Stop(SandboxId, oneshot::Sender<Option<View>>),
     Resume(SandboxId, Option<SnapshotUri>, oneshot::Sender<Result<Option<View>, Failure>>),
     Find(SandboxId, oneshot::Sender<Option<(View, Activity)>>),
+    Forget(SandboxId, oneshot::Sender<()>),
     List(Address, oneshot::Sender<Vec<Sandbox>>),
     Tell(SandboxId, Event),
     Head(u64),
@@ -112,6 +113,10 @@ impl Keeper {
             Command::Find(id, reply) => {
                 answer(reply, self.drivers.get(&id).map(|handle| (handle.view.clone(), handle.activity.clone())));
             }
+            Command::Forget(id, reply) => {
+                self.forget(id);
+                answer(reply, ());
+            }
             Command::List(owner, reply) => answer(reply, self.list(owner)),
             Command::Tell(id, event) => {
                 self.told(id, event);
@@ -136,6 +141,14 @@ impl Keeper {
         let handle = self.drivers.get(&id)?;
         handle.tell(Told::Event(event));
         Some(handle.view.clone())
+    }
+
+    fn forget(&mut self, id: SandboxId) {
+        if self.drivers.get(&id).is_some_and(|handle| handle.view.borrow().phase.is_final()) {
+            self.drivers.remove(&id);
+            self.admission.release(id);
+            self.ended.retain(|ended| *ended != id);
+        }
     }
 
     /// Where it rests, its memory and cores must be had again first.

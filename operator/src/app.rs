@@ -17,30 +17,35 @@ use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::ports::Sidecars;
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_fleet::{Fleet, Keeper, Ports};
-use sandbox_sdk::chain::Mined;
+use sandbox_sdk::chain::{Mined, Nonces, Patience};
 use sandbox_sdk::{Account, Chain};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, Api, Door, NoHost, QuoteParts, TlsError};
+use crate::chain::admittance::Admittance;
 use crate::chain::approvals::Approvals;
 use crate::chain::connect::{self, FindError};
 use crate::chain::counted::Questions;
+use crate::chain::duty::Duty;
+use crate::chain::head::{self, Head, Look};
 use crate::chain::key::{self, KeyError};
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
 use crate::chain::registration::{self, RegistrationError};
 use crate::chain::sender::Sender;
-use crate::chain::source::{DueCall, Source};
-use crate::chain::{head, until_answered};
+use crate::chain::source::Source;
+use crate::chain::sweep::Sweep;
+use crate::chain::until_answered;
 use crate::config::Config;
 use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
 use crate::intake::Intake;
-use crate::jobs::{self, Desk, DeskParts};
-use crate::limits::{CALL_QUEUE_MAX, FINISH_TIMEOUT, POOL_EMPTY_TIMEOUT};
+use crate::jobs::{self, Desk, DeskParts, Fence, JobQueue, Ticket};
+use crate::limits::{
+    FEE_BUMP_AFTER, FINISH_TIMEOUT, HEAD_AGE_S_MAX, MINED_WITHIN, POOL_EMPTY_TIMEOUT, TRANSACTION_GAS_MAX,
+};
 use crate::metrics::Metrics;
 use crate::operations::Operations;
 use crate::outside::{OutsideError, Proxy, Stores};
@@ -99,7 +104,7 @@ pub(crate) enum NodeError {
 pub(crate) async fn register(config: &Config) -> Result<Option<Mined>, NodeError> {
     let key = key::load(&config.keystore)?;
     let chain = connect::find(&config.chain, &Questions::new()?).await?;
-    let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
+    let sender = Sender::start(account(config, &chain, &key), key::lock_path(&config.keystore));
     Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?.0)
 }
 
@@ -132,7 +137,7 @@ pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), N
 struct Node {
     desk: Arc<Desk>,
     env: BlueprintEnvironment,
-    calls: mpsc::Receiver<DueCall>,
+    queue: JobQueue,
     reading: JoinHandle<Result<(), RecordsError>>,
     outbox: Outbox,
     keeping: Keeping,
@@ -158,12 +163,13 @@ impl Node {
         let chain = connect::find(&config.chain, &metrics.questions()).await?;
         let me = key.address();
         bind(&records, &chain, me)?;
-        let sender = Sender::start(Account::new(chain.clone(), key.clone()), key::lock_path(&config.keystore));
+        let sender = Sender::start(account(&config, &chain, &key), key::lock_path(&config.keystore));
         let intake = Intake::new(registration::ensure(&chain, &sender, &key, &config.offer).await?.1);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await?;
         let sidecars = Arc::new(SocketSidecars::new(places.clone()));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
+        let height = head.height.clone();
 
         let proxy = Arc::new(Proxy::new(&config.outside, places)?);
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
@@ -177,7 +183,8 @@ impl Node {
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
         let upkeep = keep_host(containers.clone(), records.clone(), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
-        let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone());
+        let depth = (height.clone(), confirmations(&config, &chain));
+        let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
         tokio::spawn(outbox_task.run());
 
         let operations = Operations {
@@ -191,20 +198,11 @@ impl Node {
             proxy,
             me,
         };
-        operations.clone().start(&config, head.clone(), &stop);
-        let (calls, reading) = read(operations.clone(), &config, outbox.clone(), (head.clone(), stop.clone()));
-        let api = Api {
-            chain: chain.clone(),
-            records: records.clone(),
-            fleet: fleet.clone(),
-            head: head.clone(),
-            metrics: metrics.clone(),
-            me,
-            url: config.offer.api_url.clone(),
-            quoting: api::quoting(quotes(&config, &chain, &key, &fleet)),
-            snapshots: snapshots.clone(),
-        };
-        door.open(api)?;
+        operations.clone().start(&config, height.clone(), &stop);
+        let queue = JobQueue::new(config.chain.jobs_concurrent);
+        let fence = fence(&config, &chain, me, head.looks.clone());
+        let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), head, stop);
+        door.open(served(operations, &config, &key, height.clone(), snapshots.clone()))?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -216,20 +214,22 @@ impl Node {
             snapshots,
             menu: config.engine.menu,
             api_url: config.offer.api_url,
-            head,
+            head: height,
+            fence,
+            queue: queue.clone(),
             metrics,
             intake,
         });
-        Ok(Self { desk, env, calls, reading, outbox, keeping, upkeep, records_failed })
+        Ok(Self { desk, env, queue, reading, outbox, keeping, upkeep, records_failed })
     }
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, calls, reading, outbox, mut keeping, upkeep, records_failed } = self;
-        let calls = ReceiverStream::new(calls).map(|due| Ok::<_, Infallible>(job_call(&due)));
+        let Self { desk, env, queue, reading, outbox, mut keeping, upkeep, records_failed } = self;
+        let calls = queue.stream().map(|ticket| Ok::<_, Infallible>(job_call(&ticket)));
         let runner = BlueprintRunner::builder(Unregistered, env)
             .router(jobs::router(desk.clone()))
-            .producer(Box::pin(calls.chain(futures::stream::pending())))
+            .producer(Box::pin(calls))
             .consumer(outbox)
             .run();
         tracing::info!("serving");
@@ -278,6 +278,19 @@ fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, K
     Ok((fleet, Keeping { task, stop }))
 }
 
+/// What the API answers from.
+fn served(
+    parts: Operations,
+    config: &Config,
+    key: &PrivateKeySigner,
+    head: watch::Receiver<u64>,
+    snapshots: Arc<Stores>,
+) -> Api {
+    let Operations { chain, records, fleet, sender: _, intake: _, metrics, me } = parts;
+    let quoting = api::quoting(quotes(config, &chain, key, &fleet));
+    Api { chain, records, fleet, head, metrics, me, url: config.offer.api_url.clone(), quoting, snapshots }
+}
+
 /// What quotes are made with.
 fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet) -> QuoteParts {
     QuoteParts {
@@ -290,28 +303,44 @@ fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet)
     }
 }
 
-/// Starts what reads the chain and approves; the calls that are due come out of the queue. The task ends before it is told
-/// to only by an error.
+/// Starts what reads the chain and approves; the calls that are due go into the queue. The task ends before it is told to
+/// only by an error.
 fn read(
     parts: Operations,
     config: &Config,
-    outbox: Outbox,
-    (head, stop): (watch::Receiver<u64>, CancellationToken),
-) -> (mpsc::Receiver<DueCall>, JoinHandle<Result<(), RecordsError>>) {
+    (outbox, queue): (Outbox, JobQueue),
+    head: Head,
+    stop: CancellationToken,
+) -> JoinHandle<Result<(), RecordsError>> {
     let Operations { chain, records, fleet, sender, intake, me, .. } = parts;
     let reconciler =
         Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
     tokio::spawn(reconciler.run(stop.clone()));
     let (offer, policy) = (config.offer.clone(), config.policy.clone());
     let approvals = Approvals { chain: chain.clone(), sender, fleet: fleet.clone(), offer, policy, intake, me };
-    tokio::spawn(approvals.run(head.clone(), stop.clone()));
+    tokio::spawn(approvals.run(head.height, stop.clone()));
 
-    let (calls, due) = mpsc::channel(CALL_QUEUE_MAX);
+    let admittance = Arc::new(Admittance {
+        chain: chain.clone(),
+        records: records.clone(),
+        fleet: fleet.clone(),
+        outbox: outbox.clone(),
+        queue,
+        duty: Duty::new(chain.clone(), me),
+        service: config.chain.service,
+        services: Mutex::default(),
+    });
+    let sweep = Sweep { chain: chain.clone(), records: records.clone(), admittance: admittance.clone() };
+    tokio::spawn(sweep.run(stop.clone()));
     let confirmations = confirmations(config, &chain);
-    let service = config.chain.service;
-    let services = Mutex::default();
-    let source = Source { chain, records, fleet, outbox, me, service, confirmations, calls, services };
-    (due, tokio::spawn(source.run(head, stop)))
+    let source = Source { chain, records, fleet, outbox, admittance, confirmations };
+    tokio::spawn(source.run(head.looks, stop))
+}
+
+/// What is looked at before an effect begins.
+fn fence(config: &Config, chain: &Chain, me: Address, looks: watch::Receiver<Look>) -> Fence {
+    let head_age_s_max = config.chain.head_age_s_max.unwrap_or(if is_local(chain) { 0 } else { HEAD_AGE_S_MAX });
+    Fence { duty: Duty::new(chain.clone(), me), looks, head_age_s_max }
 }
 
 /// The runner neither registers nor exits after it: that is done before it starts.
@@ -361,9 +390,20 @@ impl Census for Records {
 
 /// Local chains make a block per transaction, so there nothing ever gains a second confirmation by itself.
 fn confirmations(config: &Config, chain: &Chain) -> u64 {
+    config.chain.confirmations.unwrap_or(if is_local(chain) { 0 } else { 2 })
+}
+
+/// Whether this is a developer's chain, which makes blocks only when there is cause.
+fn is_local(chain: &Chain) -> bool {
     const LOCAL: [u64; 2] = [31_337, 1_337];
-    let default = if LOCAL.contains(&chain.deployment().chain_id) { 0 } else { 2 };
-    config.chain.confirmations.unwrap_or(default)
+    LOCAL.contains(&chain.deployment().chain_id)
+}
+
+/// The operator's account. Its key is this process's alone, or shared by turns.
+fn account(config: &Config, chain: &Chain, key: &PrivateKeySigner) -> Account {
+    let patience = Patience { bump_after: FEE_BUMP_AFTER, fee_max: config.chain.fee_max };
+    let account = Account::new(chain.clone(), key.clone()).mined_within(MINED_WITHIN);
+    account.manner(Nonces::Heal, patience, Some(TRANSACTION_GAS_MAX))
 }
 
 /// What the SDK's runner wants to know. Without the Blueprint Manager's socket it must not look for the manager, which is
@@ -386,9 +426,9 @@ fn environment(config: &Config, chain: &Chain) -> BlueprintEnvironment {
 }
 
 /// A recorded call in the SDK's form. The inputs stay in the record, which is what handlers read.
-fn job_call(due: &DueCall) -> JobCall {
-    let mut call = JobCall::new(due.job, bytes::Bytes::new());
-    call.metadata_mut().insert(CallId::METADATA_KEY, due.key.call);
-    call.metadata_mut().insert(ServiceId::METADATA_KEY, due.key.service);
+fn job_call(ticket: &Ticket) -> JobCall {
+    let mut call = JobCall::new(ticket.job, bytes::Bytes::new());
+    call.metadata_mut().insert(CallId::METADATA_KEY, ticket.key.call);
+    call.metadata_mut().insert(ServiceId::METADATA_KEY, ticket.key.service);
     call
 }

@@ -25,9 +25,12 @@ use crate::api::TlsFiles;
 use crate::chain::policy::Policy;
 use crate::docker::DiskQuota;
 use crate::limits::{
-    POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT, QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN, TOKEN_LIFE_S_MIN,
+    JOBS_CONCURRENT_DEFAULT, JOBS_CONCURRENT_MAX, POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT,
+    QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN, TOKEN_LIFE_S_MIN,
 };
 use crate::outside::OutsideConfig;
+
+const WEI_PER_GWEI: u128 = 1_000_000_000;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -65,6 +68,12 @@ pub(crate) struct ChainConfig {
     pub(crate) blueprint: u64,
     pub(crate) service: Option<u64>,
     pub(crate) confirmations: Option<u64>,
+    /// Oldest newest block, in seconds, on which an effect may begin; zero is without bound.
+    pub(crate) head_age_s_max: Option<u64>,
+    /// The most that is paid for a unit of gas, in wei.
+    pub(crate) fee_max: Option<u128>,
+    /// Jobs worked on at a time.
+    pub(crate) jobs_concurrent: usize,
 }
 
 /// What the operator offers.
@@ -159,7 +168,19 @@ pub(crate) fn read_chain(source: &impl Source) -> Result<ChainConfig, ConfigErro
         blueprint: required(source, "BLUEPRINT_ID")?,
         service: optional(source, "SERVICE_ID")?,
         confirmations: optional(source, "CONFIRMATIONS")?,
+        head_age_s_max: optional(source, "HEAD_AGE_MAX_SECONDS")?,
+        fee_max: optional::<u64>(source, "FEE_CAP_GWEI")?.map(|gwei| u128::from(gwei) * WEI_PER_GWEI),
+        jobs_concurrent: read_jobs_concurrent(source)?,
     })
+}
+
+fn read_jobs_concurrent(source: &impl Source) -> Result<usize, ConfigError> {
+    const NAME: &str = "JOBS_CONCURRENT";
+    let jobs = or_default(source, NAME, JOBS_CONCURRENT_DEFAULT)?;
+    if (1..=JOBS_CONCURRENT_MAX).contains(&jobs) {
+        return Ok(jobs);
+    }
+    Err(ConfigError::invalid(NAME, jobs.to_string(), format!("give 1 to {JOBS_CONCURRENT_MAX}")))
 }
 
 #[allow(clippy::expect_used)] // a literal
@@ -379,6 +400,9 @@ mod tests {
             ("TOKEN_TTL_SECONDS", "59"),
             ("TOKEN_TTL_SECONDS", "86401"),
             ("QUOTE_TTL_SECONDS", "14"),
+            ("JOBS_CONCURRENT", "0"),
+            ("JOBS_CONCURRENT", "1025"),
+            ("FEE_CAP_GWEI", "1.5"),
             ("QUOTE_TTL_SECONDS", "3600"),
             ("PRICE_PER_HOUR_TOKENS", "0x12=1"),
             ("PRICE_PER_HOUR_TOKENS", "0x7bc06c482DEAd17c0e297aFbC32f6e63d3846650"),

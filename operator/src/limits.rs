@@ -3,19 +3,63 @@
 use std::time::Duration;
 
 use sandbox_protocol::limits::{
-    EXEC_OUTPUT_BYTES_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX,
-    WALLET_SIGNATURE_BYTES_MAX,
+    EXEC_OUTPUT_BYTES_MAX, EXEC_RUNNING_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT,
+    WAIT_S_MAX, WALLET_SIGNATURE_BYTES_MAX,
 };
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
-/// Calls that wait for the router; the source of one more waits itself.
-pub(crate) const CALL_QUEUE_MAX: usize = 256;
+/// Calls of one customer that wait in memory; more wait on disk.
+pub(crate) const CALLS_WAITING_EACH_MAX: usize = 4_096;
+/// Calls of all customers that wait in memory; more wait on disk.
+pub(crate) const CALLS_WAITING_MAX: usize = 65_536;
+/// Jobs worked on at a time, unless told otherwise.
+pub(crate) const JOBS_CONCURRENT_DEFAULT: usize = 64;
+/// Jobs worked on at a time at most: the blueprint runner takes no more.
+pub(crate) const JOBS_CONCURRENT_MAX: usize = 1_024;
+/// Jobs of one sandbox worked on at a time: half of what runs in it, so that its owner gets in by the API as well.
+pub(crate) const JOBS_PER_SANDBOX_MAX: usize = EXEC_RUNNING_MAX / 2;
+/// Pause between two looks for calls that wait on disk.
+pub(crate) const REFILL_PAUSE: Duration = Duration::from_secs(2);
+/// Open calls that are looked after at a time.
+pub(crate) const RESUMED_AT_ONCE_MAX: usize = 64;
+/// Time for the sandboxes of a call that the chain took back to go, before others get their turn.
+pub(crate) const UNDO_TIMEOUT: Duration = Duration::from_secs(60);
+/// Calls taken back by the chain in this life that are remembered as such.
+pub(crate) const GIVEN_UP_MAX: usize = 10_000;
+/// Blocks whose hashes are remembered: how far back a fork is followed exactly.
+pub(crate) const TRAIL_BLOCKS_MAX: usize = 128;
+/// Blocks read again where a fork began before all that is remembered.
+pub(crate) const FORK_BLOCKS_MAX: u64 = 5_000;
+/// Calls of a service that are counted through once more after a fork.
+pub(crate) const SWEEP_BACK_CALLS: u64 = 256;
+/// Calls of a service that are looked at in one round.
+pub(crate) const SWEEP_CALLS_MAX: u64 = 1_024;
+/// Services that are looked at in one round.
+pub(crate) const SWEEP_SERVICES_MAX: u64 = 256;
+/// Questions to the node at a time in a round.
+pub(crate) const SWEEP_AT_ONCE_MAX: usize = 16;
+/// Pause between two rounds.
+pub(crate) const RECOUNT_PAUSE: Duration = Duration::from_secs(20);
+/// Age of the last sight of the chain at which no effect begins.
+pub(crate) const VIEW_AGE_MAX: Duration = Duration::from_secs(20);
+/// Age of the newest block, by its own time, at which no effect begins. Local chains make blocks only when there is cause.
+pub(crate) const HEAD_AGE_S_MAX: u64 = 120;
+/// How often the newest block is looked at though its number is the same: a fork may have its length.
+pub(crate) const HEAD_RECHECK: Duration = Duration::from_secs(2);
 /// Transactions that wait for the key; the sender of one more waits itself.
 pub(crate) const SENDER_QUEUE_MAX: usize = 64;
 /// Notes of answered calls that wait. One that finds no room is not lost: open answers are looked for as well.
 pub(crate) const OUTBOX_QUEUE_MAX: usize = 4_096;
-/// Receipts in one transaction.
-pub(crate) const OUTBOX_BATCH_MAX: usize = 16;
+/// Receipts in one transaction; fewer where they would take too much gas.
+pub(crate) const OUTBOX_BATCH_MAX: usize = 64;
+/// Questions of the outbox to the node at a time.
+pub(crate) const OUTBOX_AT_ONCE_MAX: usize = 16;
+/// Gas of one transaction: within what EIP-7825 lets one have, and half a block of 30 million.
+pub(crate) const TRANSACTION_GAS_MAX: u64 = 15_000_000;
+/// How long a transaction is waited for at one price.
+pub(crate) const FEE_BUMP_AFTER: Duration = Duration::from_secs(15);
+/// How long a transaction is waited for in all before others of its nonce are tried.
+pub(crate) const MINED_WITHIN: Duration = Duration::from_secs(600);
 /// How often open answers are looked for without a note.
 pub(crate) const OUTBOX_RESCAN: Duration = Duration::from_secs(30);
 /// Writes that wait for the disk; the writer of one more waits itself.
@@ -93,6 +137,10 @@ pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Longest path of a Unix socket on Linux, without its closing NUL.
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
+/// Time, of what the contract gives for an answer, that is kept for sending it.
+pub(crate) const REPORT_RESERVE: Duration = Duration::from_secs(15);
+/// Time for the contract to say whose a call is that has begun; it goes on without.
+pub(crate) const STANDING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a sandbox to come up; a cold start takes a fraction of a second.
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for a sandbox to be removed: most of what the contract gives for the answer.

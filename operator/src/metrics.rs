@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     took: HistogramVec,
     head: IntGauge,
     sandboxes: IntGauge,
+    running: IntGauge,
     state: StateGauges,
     pool: IntGauge,
     egress: IntCounter,
@@ -77,6 +78,7 @@ impl Metrics {
             took: registered(&registry, HistogramVec::new(took, &["job"])?)?,
             head: gauge(&registry, "sandbox_chain_head_block", "Newest block seen")?,
             sandboxes: gauge(&registry, "sandbox_sandboxes", "Sandboxes that hold capacity")?,
+            running: gauge(&registry, "sandbox_jobs_running", "Jobs that are worked on")?,
             state: StateGauges::new(&registry)?,
             pool: gauge(&registry, "sandbox_pool_ready", "Containers that wait for a create")?,
             egress: registered(
@@ -99,6 +101,11 @@ impl Metrics {
         let job = job.to_string();
         self.answered.with_label_values(&[job.as_str(), &outcome.to_string()]).inc();
         self.took.with_label_values(&[job.as_str()]).observe(took.as_secs_f64());
+    }
+
+    /// So many jobs are worked on.
+    pub(crate) fn running(&self, jobs: usize) {
+        self.running.set(whole(jobs));
     }
 
     /// A heartbeat was sent, or was not.
@@ -196,6 +203,7 @@ mod tests {
 # HELP sandbox_egress_bytes_total Bytes that sandboxes sent to and got from the outside
 # HELP sandbox_heartbeats_total Heartbeats, by how they ended
 # HELP sandbox_job_seconds Time from a job's begin to its answer
+# HELP sandbox_jobs_running Jobs that are worked on
 # HELP sandbox_jobs_total Jobs answered
 # HELP sandbox_outbox_receipts Answers whose receipts are not on chain yet
 # HELP sandbox_pool_ready Containers that wait for a create

@@ -2,6 +2,7 @@
 
 mod alone;
 mod api;
+mod chain_faults;
 mod contract;
 mod crash;
 mod deploy;

@@ -7,6 +7,7 @@ pub mod actors;
 pub mod client;
 pub mod engine;
 pub mod faults;
+pub mod faulty_rpc;
 pub mod ground;
 pub mod hooks;
 pub mod node;

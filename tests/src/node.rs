@@ -73,6 +73,11 @@ impl Node {
         self.settings.push((name.to_owned(), value.into()));
     }
 
+    /// Leaves a setting to its default from the next start on.
+    pub fn unset(&mut self, name: &str) {
+        self.settings.retain(|(found, _)| found != name);
+    }
+
     /// Starts the process and waits until it is ready.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use alloy::transports::http::reqwest::{Client, Url};
 use alloy::transports::{TransportError, TransportFut};
 use alloy_json_rpc::{RequestPacket, ResponsePacket};
 use prometheus::{IntCounterVec, Opts};
+use sandbox_sdk::chain::AskAgain;
 use sandbox_sdk::limits::RPC_TIMEOUT;
 use tower::{Layer, Service};
 
@@ -44,11 +45,13 @@ impl Questions {
     }
 }
 
-/// A provider for a node. Every request has a bound: a node that accepts and stays silent is one that does not answer.
+/// A provider for a node. Every request has a bound: a node that accepts and stays silent is one that does not answer. A
+/// question that it breaks off is asked again, and counted again.
 pub(crate) fn provider(url: Url, questions: Questions) -> DynProvider {
     let client = Client::builder().timeout(RPC_TIMEOUT).build().unwrap_or_default();
     let local = alloy::transports::utils::guess_local_url(&url);
-    let client = ClientBuilder::default().layer(questions).transport(Http::with_client(client, url), local);
+    let node = Http::with_client(client, url);
+    let client = ClientBuilder::default().layer(AskAgain).layer(questions).transport(node, local);
     ProviderBuilder::default().connect_client(client).erased()
 }
 

@@ -1,10 +1,10 @@
 //! Receipts on their way to the chain.
 //!
 //! As a consumer of the blueprint runner this is a sink that never fails: it only notes which call was answered; the
-//! answer itself is on disk. One task turns answers into transactions, several of a service at a time, and keeps trying
-//! until the chain has each or positively will not take it.
+//! answer itself is on disk. One task turns answers into transactions, as many of a service at a time as fit, and keeps
+//! trying until the chain has each, deep enough to stay, or positively will not take it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,19 +14,21 @@ use alloy::primitives::B256;
 use alloy::providers::Provider as _;
 use blueprint_sdk::JobResult;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
-use futures::Sink;
+use futures::{Sink, StreamExt as _};
 use sandbox_protocol::CallKey;
 use sandbox_protocol::abi::JobReceipt;
 use sandbox_sdk::Chain;
 use sandbox_sdk::calls;
-use sandbox_sdk::chain::{ReadError, SendError};
+use sandbox_sdk::chain::{Mined, ReadError, SendError};
 use sandbox_sdk::contracts::ITangleCore::ITangleCoreErrors;
 use sandbox_sdk::reverts::Refusal;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::sender::Sender;
-use super::until_answered;
-use crate::limits::{OUTBOX_BATCH_MAX, OUTBOX_QUEUE_MAX, OUTBOX_RESCAN, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{
+    OUTBOX_AT_ONCE_MAX, OUTBOX_BATCH_MAX, OUTBOX_QUEUE_MAX, OUTBOX_RESCAN, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+};
 use crate::records::{Answer, Progress, Records, RecordsError};
 
 /// The way to the task. Clones share it.
@@ -41,20 +43,69 @@ pub(crate) struct OutboxTask {
     records: Records,
     sender: Sender,
     notes: mpsc::Receiver<CallKey>,
+    height: watch::Receiver<u64>,
+    /// Blocks that the block of a receipt must have on top of it before the receipt is believed.
+    confirmations: u64,
+    work: Work,
 }
 
-/// What became of a receipt.
+/// What is on the task's table.
+#[derive(Default)]
+struct Work {
+    /// Calls whose receipt is to be sent.
+    open: BTreeSet<CallKey>,
+    /// Calls whose receipt was refused by itself, and when it is tried again.
+    troubled: HashMap<CallKey, Trouble>,
+    /// Receipts in blocks that may yet be taken back.
+    shallow: Vec<Shallow>,
+    /// How many receipts are put into a transaction: as many as lately fit.
+    batch: usize,
+}
+
+struct Trouble {
+    again: Instant,
+    pause: Duration,
+}
+
+/// Receipts that one transaction brought.
+struct Shallow {
+    transaction: B256,
+    block: u64,
+    calls: Vec<CallKey>,
+    /// They are settled already, since no depth is asked for; the next block still says whether they stay.
+    is_settled: bool,
+}
+
+type Batch = Vec<(CallKey, JobReceipt)>;
+
+/// What became of a batch.
+enum Sent {
+    /// It is in a block.
+    Mined(Box<Mined>),
+    /// Some of it, or its size, is to blame; smaller parts may do.
+    Split(SendError),
+    /// Nothing of it is to blame; it is tried again.
+    Later,
+}
+
+/// What became of a receipt that was sent by itself.
 enum Fate {
-    Settled(Option<B256>),
+    Settled,
     Refused(String),
     Later,
 }
 
 impl Outbox {
-    /// An outbox and its task.
-    pub(crate) fn new(chain: Chain, records: Records, sender: Sender) -> (Self, OutboxTask) {
+    /// An outbox and its task. `height` tells of blocks, of which a receipt needs `confirmations` on top of its own.
+    pub(crate) fn new(
+        chain: Chain,
+        records: Records,
+        sender: Sender,
+        (height, confirmations): (watch::Receiver<u64>, u64),
+    ) -> (Self, OutboxTask) {
         let (sender_of_notes, notes) = mpsc::channel(OUTBOX_QUEUE_MAX);
-        (Self { notes: sender_of_notes }, OutboxTask { chain, records, sender, notes })
+        let work = Work { batch: OUTBOX_BATCH_MAX, ..Work::default() };
+        (Self { notes: sender_of_notes }, OutboxTask { chain, records, sender, notes, height, confirmations, work })
     }
 
     /// Notes that a call was answered.
@@ -97,140 +148,230 @@ impl Sink<JobResult> for Outbox {
 impl OutboxTask {
     /// Submits until nobody can answer any more.
     pub(crate) async fn run(mut self) {
-        let mut open = BTreeSet::new();
         let mut pause = RETRY_PAUSE_MIN;
         let mut rescan = tokio::time::interval(OUTBOX_RESCAN);
+        let mut height = self.height.clone();
         loop {
             let mut noted = Vec::new();
             tokio::select! {
-                received = self.notes.recv_many(&mut noted, OUTBOX_BATCH_MAX) => match received {
+                received = self.notes.recv_many(&mut noted, OUTBOX_QUEUE_MAX) => match received {
                     0 => return,
-                    _ => open.extend(noted),
+                    _ => self.work.open.extend(noted),
                 },
-                _ = rescan.tick() => open.extend(self.rescan()),
-                () = tokio::time::sleep(pause), if !open.is_empty() => {}
+                _ = rescan.tick() => self.rescan(),
+                Ok(()) = height.changed(), if !self.work.shallow.is_empty() => {}
+                () = tokio::time::sleep(pause), if self.work.is_waiting() => {}
             }
-            let before = open.len();
-            self.submit(&mut open).await;
-            let moved = open.is_empty() || open.len() < before;
+            self.settle_deep().await;
+            let before = self.work.open.len();
+            self.submit().await;
+            let moved = self.work.open.is_empty() || self.work.open.len() < before;
             pause = if moved { RETRY_PAUSE_MIN } else { Duration::min(pause * 2, RETRY_PAUSE_MAX) };
         }
     }
 
-    fn rescan(&self) -> Vec<CallKey> {
+    /// Finds what no note told of.
+    fn rescan(&mut self) {
         match self.records.open_calls() {
-            Ok(calls) => calls.into_iter().filter(|call| call.answer().is_some()).map(|call| call.key).collect(),
-            Err(error) => {
-                tracing::error!(error = %crate::error_chain(&error), "cannot read the open calls");
-                Vec::new()
+            Ok(calls) => {
+                let answered = calls.into_iter().filter(|call| call.answer().is_some()).map(|call| call.key);
+                let known: BTreeSet<_> = self.work.shallow.iter().flat_map(|sent| &sent.calls).copied().collect();
+                self.work.open.extend(answered.filter(|key| !known.contains(key)));
             }
+            Err(error) => tracing::error!(error = %crate::error_chain(&error), "cannot read the open calls"),
         }
     }
 
-    /// Tries every open receipt once; those that have a fate leave.
-    async fn submit(&self, open: &mut BTreeSet<CallKey>) {
-        let mut by_service: BTreeMap<u64, Vec<(CallKey, JobReceipt)>> = BTreeMap::new();
-        for key in std::mem::take(open) {
+    /// Tries every open receipt once, those that were refused by themselves apart from the others.
+    async fn submit(&mut self) {
+        let now = Instant::now();
+        let mut by_service: BTreeMap<u64, Batch> = BTreeMap::new();
+        let mut alone = Vec::new();
+        for key in self.work.due(now) {
             match self.receipt(key) {
+                Ok(Some(receipt)) if self.work.troubled.contains_key(&key) => alone.push((key, receipt)),
                 Ok(Some(receipt)) => by_service.entry(key.service).or_default().push((key, receipt)),
-                Ok(None) => {}
+                Ok(None) => self.work.forget(key),
                 Err(error) => {
                     tracing::error!(call = %key, error = %crate::error_chain(&error), "cannot read an answer")
                 }
             }
         }
-        for receipts in by_service.values() {
-            for batch in receipts.chunks(OUTBOX_BATCH_MAX) {
-                open.extend(self.submit_batch(batch).await);
-            }
+        for receipts in by_service.into_values() {
+            self.submit_all(receipts).await;
+        }
+        for (key, receipt) in alone {
+            self.submit_alone(key, &receipt).await;
         }
     }
 
-    /// Submits a batch; returns what is to be tried again. One bad receipt reverts a whole batch, so that is then split.
-    async fn submit_batch(&self, batch: &[(CallKey, JobReceipt)]) -> Vec<CallKey> {
-        if let [first, _, ..] = batch {
-            let receipts: Vec<_> = batch.iter().map(|(key, receipt)| (key.call, receipt.clone())).collect();
-            let invocation = calls::submit_receipts(self.chain.deployment(), first.0.service, &receipts);
-            match self.sender.send(invocation).await {
-                Ok(Ok(mined)) => {
-                    for (key, _) in batch {
-                        self.settle(*key, Fate::Settled(Some(mined.transaction))).await;
+    /// Submits the receipts of one service. One bad receipt reverts a whole batch, so that is halved until it stands alone:
+    /// among a thousand it costs ten questions, and no other receipt waits for it.
+    async fn submit_all(&mut self, mut receipts: Batch) {
+        let mut parts: Vec<Batch> = Vec::new();
+        loop {
+            let Some(mut batch) = parts.pop().or_else(|| {
+                let next: Batch = receipts.drain(..receipts.len().min(self.work.batch)).collect();
+                (!next.is_empty()).then_some(next)
+            }) else {
+                return;
+            };
+            if let [(key, receipt)] = batch.as_slice() {
+                self.submit_alone(*key, receipt).await;
+                continue;
+            }
+            match self.send(&batch).await {
+                Sent::Mined(mined) => self.mined(batch.iter().map(|(key, _)| *key).collect(), &mined).await,
+                Sent::Split(error) => {
+                    tracing::debug!(size = batch.len(), error = %crate::error_chain(&error), "batch not taken; in halves");
+                    if matches!(error, SendError::TooMuchGas { .. }) {
+                        self.work.batch = (batch.len() / 2).max(1);
+                    } else {
+                        batch = self.without_settled(batch).await;
                     }
-                    return Vec::new();
+                    let half = batch.split_off(batch.len() / 2);
+                    parts.extend([half, batch].into_iter().filter(|part| !part.is_empty()));
                 }
-                Ok(Err(SendError::NotMined { transaction, .. } | SendError::Receipt { transaction, .. })) => {
-                    self.wait_out(transaction).await;
-                    return batch.iter().map(|(key, _)| *key).collect();
-                }
-                Ok(Err(error @ (SendError::Refused(_) | SendError::Reverted { .. }))) => {
-                    tracing::debug!(error = %crate::error_chain(&error), "batch not taken; one by one");
-                }
-                // It may be on its way all the same.
-                Ok(Err(error)) => {
-                    tracing::warn!(error = %crate::error_chain(&error), "batch not sent; trying again");
-                    return batch.iter().map(|(key, _)| *key).collect();
-                }
-                Err(stopped) => {
-                    tracing::debug!(%stopped, "batch waits for the next start");
-                    return batch.iter().map(|(key, _)| *key).collect();
-                }
+                Sent::Later => return,
             }
         }
-        let mut later = Vec::new();
-        for (key, receipt) in batch {
-            match self.submit_one(*key, receipt).await {
-                Fate::Later => later.push(*key),
-                fate => self.settle(*key, fate).await,
-            }
-        }
-        later
     }
 
-    async fn submit_one(&self, key: CallKey, receipt: &JobReceipt) -> Fate {
-        match self.is_completed(key).await {
-            Ok(true) => return Fate::Settled(None),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(call = %key, error = %crate::error_chain(&error), "receipt waits for the chain");
-                return Fate::Later;
+    /// Sends a batch, which goes whole or not at all.
+    async fn send(&self, batch: &Batch) -> Sent {
+        let service = batch.first().map_or(0, |(key, _)| key.service);
+        let receipts: Vec<_> = batch.iter().map(|(key, receipt)| (key.call, receipt.clone())).collect();
+        let invocation = calls::submit_receipts(self.chain.deployment(), service, &receipts);
+        match self.sender.send(invocation).await {
+            Ok(Ok(mined)) => Sent::Mined(Box::new(mined)),
+            Ok(Err(error @ (SendError::Refused(_) | SendError::Reverted { .. } | SendError::TooMuchGas { .. }))) => {
+                Sent::Split(error)
+            }
+            // It may be on its way all the same; what is sent next takes its nonce.
+            Ok(Err(error)) => {
+                tracing::warn!(size = batch.len(), error = %crate::error_chain(&error), "receipts not sent; trying again");
+                Sent::Later
+            }
+            Err(stopped) => {
+                tracing::debug!(%stopped, "receipts wait for the next start");
+                Sent::Later
             }
         }
-        let invocation = calls::submit_receipt(self.chain.deployment(), key, receipt);
-        match self.sender.send(invocation).await {
-            Ok(Ok(mined)) => Fate::Settled(Some(mined.transaction)),
+    }
+
+    async fn submit_alone(&mut self, key: CallKey, receipt: &JobReceipt) {
+        let fate = match self.sender.send(calls::submit_receipt(self.chain.deployment(), key, receipt)).await {
+            Ok(Ok(mined)) => return self.mined(vec![key], &mined).await,
             Ok(Err(SendError::Refused(refusal))) => refused(key, &refusal),
-            Ok(Err(SendError::NotMined { transaction, .. } | SendError::Receipt { transaction, .. })) => {
-                self.wait_out(transaction).await;
+            Ok(Err(SendError::Reverted { transaction })) => {
+                tracing::warn!(call = %key, %transaction, "receipt refused in its block; trying again");
                 Fate::Later
             }
             Ok(Err(error)) => {
-                tracing::warn!(call = %key, error = %crate::error_chain(&error), "receipt not taken; trying again");
-                Fate::Later
+                tracing::warn!(call = %key, error = %crate::error_chain(&error), "receipt not sent; trying again");
+                return;
             }
-            Err(stopped) => {
-                tracing::debug!(call = %key, %stopped, "receipt waits for the next start");
-                Fate::Later
+            Err(stopped) => return tracing::debug!(call = %key, %stopped, "receipt waits for the next start"),
+        };
+        let height = *self.height.borrow();
+        match fate {
+            // When it came there is not known; where that block is taken back, it is sent again.
+            Fate::Settled => self.settle(key, None, height).await,
+            Fate::Refused(reason) => self.refuse(key, reason).await,
+            Fate::Later => self.work.trouble(key, Instant::now()),
+        }
+    }
+
+    /// The batch without what the chain has already, which is settled.
+    async fn without_settled(&mut self, batch: Batch) -> Batch {
+        let keys: Vec<CallKey> = batch.iter().map(|(key, _)| *key).collect();
+        let asked = futures::stream::iter(keys).map(|key| {
+            let asking = self.is_completed(key);
+            async move { asking.await.ok().filter(|completed| *completed).map(|_| key) }
+        });
+        let completed: BTreeSet<CallKey> =
+            asked.buffer_unordered(OUTBOX_AT_ONCE_MAX).filter_map(|key| async move { key }).collect().await;
+        let height = *self.height.borrow();
+        for key in &completed {
+            self.settle(*key, None, height).await;
+        }
+        batch.into_iter().filter(|(key, _)| !completed.contains(key)).collect()
+    }
+
+    /// These receipts are in a block. They are done with once it is deep enough.
+    async fn mined(&mut self, calls: Vec<CallKey>, mined: &Mined) {
+        tracing::info!(receipts = calls.len(), transaction = %mined.transaction, block = mined.block, "receipts on chain");
+        for key in &calls {
+            self.work.forget(*key);
+        }
+        let (transaction, block) = (mined.transaction, mined.block);
+        self.work.shallow.push(Shallow { transaction, block, calls, is_settled: false });
+        self.settle_deep().await;
+    }
+
+    /// Settles what lies deep enough, and opens again what its block was taken back with.
+    async fn settle_deep(&mut self) {
+        let height = *self.height.borrow();
+        let confirmations = self.confirmations;
+        let is_deep = |sent: &Shallow| match (confirmations, sent.is_settled) {
+            (0, false) => true,
+            (0, true) => sent.block < height,
+            (_, _) => sent.block + confirmations <= height,
+        };
+        let (deep, shallow) = std::mem::take(&mut self.work.shallow).into_iter().partition(is_deep);
+        self.work.shallow = shallow;
+        for mut sent in deep {
+            let is_new = confirmations == 0 && !sent.is_settled;
+            let found = if is_new { Ok(Some(sent.block)) } else { self.block_of(sent.transaction).await };
+            match found {
+                Ok(Some(block)) if block > sent.block => {
+                    sent.block = block;
+                    self.work.shallow.push(sent);
+                }
+                Ok(Some(_)) if sent.is_settled => {}
+                Ok(Some(block)) => {
+                    let settling = sent.calls.iter().map(|key| self.settle_one(*key, Some(sent.transaction), block));
+                    futures::future::join_all(settling).await;
+                    if is_new {
+                        self.work.shallow.push(Shallow { is_settled: true, ..sent });
+                    }
+                }
+                Ok(None) => self.reopen(sent).await,
+                Err(error) => {
+                    tracing::debug!(error = %crate::error_chain(&error), "receipts wait for the chain");
+                    self.work.shallow.push(sent);
+                }
             }
         }
     }
 
-    /// Waits until a sent transaction is in a block or forgotten: a second one for the same receipts would be paid for in vain.
-    async fn wait_out(&self, transaction: B256) {
-        let provider = self.chain.provider();
-        while until_answered("transaction", || provider.get_transaction_by_hash(transaction))
-            .await
-            .is_some_and(|found| found.block_number.is_none())
-        {
-            tracing::warn!(%transaction, "receipts wait for a transaction that is in no block yet");
-            tokio::time::sleep(RETRY_PAUSE_MAX).await;
+    async fn reopen(&mut self, sent: Shallow) {
+        tracing::warn!(transaction = %sent.transaction, "the chain took receipts back; sending them again");
+        if sent.is_settled {
+            for key in &sent.calls {
+                written(*key, self.records.unsettle(*key).await);
+            }
         }
+        self.work.open.extend(sent.calls);
+    }
+
+    async fn block_of(&self, transaction: B256) -> Result<Option<u64>, ReadError> {
+        let question = "eth_getTransactionReceipt";
+        let found = self.chain.provider().get_transaction_receipt(transaction).await;
+        let found = found.map_err(|source| ReadError::Node { question, source })?;
+        Ok(found.and_then(|receipt| receipt.block_number))
     }
 
     async fn is_completed(&self, key: CallKey) -> Result<bool, ReadError> {
         Ok(self.chain.job_call(key).await?.is_some_and(|call| call.completed))
     }
 
+    /// The receipt that is to be sent. While it is not known whether the call is still on the chain there is none: its id may
+    /// stand for another, which would take this answer for its own. It is noted again once that is known.
     fn receipt(&self, key: CallKey) -> Result<Option<JobReceipt>, RecordsError> {
+        if self.records.is_suspect(key)? {
+            return Ok(None);
+        }
         let Some(call) = self.records.call(key)? else { return Ok(None) };
         Ok(match call.progress {
             Progress::Answered(Answer { receipt, .. }) => Some(receipt.receipt.on_chain()),
@@ -242,26 +383,65 @@ impl OutboxTask {
         })
     }
 
-    async fn settle(&self, key: CallKey, fate: Fate) {
+    async fn settle(&mut self, key: CallKey, transaction: Option<B256>, block: u64) {
+        self.work.forget(key);
+        self.settle_one(key, transaction, block).await;
+    }
+
+    async fn settle_one(&self, key: CallKey, transaction: Option<B256>, block: u64) {
         let settled = async {
-            let Some(mut call) = self.records.call(key)? else { return Ok(()) };
-            let Progress::Answered(answer) = call.progress else { return Ok(()) };
-            call.progress = match fate {
-                Fate::Settled(transaction) => Progress::Settled { answer, transaction },
-                Fate::Refused(reason) => {
-                    tracing::warn!(call = %key, reason, "the chain takes no receipt of this call any more");
-                    Progress::Refused { answer, reason }
-                }
-                Fate::Later => Progress::Answered(answer),
-            };
+            let Some(mut call) = self.records.call(key)? else { return Ok(false) };
+            let Progress::Answered(answer) = call.progress else { return Ok(false) };
+            call.progress = Progress::Settled { answer, transaction };
+            self.records.settle(&call, Some(block)).await
+        };
+        written(key, settled.await);
+    }
+
+    async fn refuse(&mut self, key: CallKey, reason: String) {
+        tracing::warn!(call = %key, reason, "the chain takes no receipt of this call any more");
+        self.work.forget(key);
+        let refused = async {
+            let Some(mut call) = self.records.call(key)? else { return Ok(false) };
+            let Progress::Answered(answer) = call.progress else { return Ok(false) };
+            call.progress = Progress::Refused { answer, reason };
             self.records.put_call(&call).await
         };
-        match settled.await {
-            Ok(()) => tracing::info!(call = %key, "receipt done with"),
-            Err(error) => {
-                let error: RecordsError = error;
-                tracing::error!(call = %key, error = %crate::error_chain(&error), "cannot note a settled receipt");
-            }
+        written(key, refused.await);
+    }
+}
+
+impl Work {
+    /// Whether something is to be done that nobody will call for.
+    fn is_waiting(&self) -> bool {
+        !self.open.is_empty() || !self.troubled.is_empty() || !self.shallow.is_empty()
+    }
+
+    /// The calls whose receipt is to be tried now.
+    fn due(&self, now: Instant) -> Vec<CallKey> {
+        let is_due = |key: &&CallKey| self.troubled.get(key).is_none_or(|trouble| trouble.again <= now);
+        self.open.iter().filter(is_due).copied().collect()
+    }
+
+    fn forget(&mut self, key: CallKey) {
+        self.open.remove(&key);
+        self.troubled.remove(&key);
+    }
+
+    /// The receipt was refused by itself: from now on it is tried alone, ever more seldom.
+    fn trouble(&mut self, key: CallKey, now: Instant) {
+        let trouble = self.troubled.entry(key).or_insert(Trouble { again: now, pause: RETRY_PAUSE_MIN });
+        trouble.again = now + trouble.pause;
+        trouble.pause = Duration::min(trouble.pause * 2, RETRY_PAUSE_MAX);
+    }
+}
+
+fn written(key: CallKey, written: Result<bool, RecordsError>) {
+    match written {
+        Ok(true) => tracing::debug!(call = %key, "receipt done with"),
+        Ok(false) => tracing::debug!(call = %key, "a receipt is of no use any more"),
+        Err(error) => {
+            tracing::error!(call = %key, error = %crate::error_chain(&error), "cannot note what became of a receipt")
         }
     }
 }
@@ -270,7 +450,7 @@ impl OutboxTask {
 fn refused(key: CallKey, refusal: &Refusal) -> Fate {
     use ITangleCoreErrors as Core;
     match refusal {
-        Refusal::Core(Core::JobAlreadyCompleted(_) | Core::ResultAlreadySubmitted(_)) => Fate::Settled(None),
+        Refusal::Core(Core::JobAlreadyCompleted(_) | Core::ResultAlreadySubmitted(_)) => Fate::Settled,
         Refusal::Core(Core::ServiceNotActive(_) | Core::ServiceExpired(_) | Core::OperatorNotInService(_)) => {
             Fate::Refused(refusal.to_string())
         }
@@ -278,5 +458,31 @@ fn refused(key: CallKey, refusal: &Refusal) -> Fate {
             tracing::warn!(call = %key, %refusal, "receipt refused; trying again");
             Fate::Later
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: CallKey = CallKey { service: 1, call: 1 };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receipt_that_is_refused_is_tried_ever_more_seldom_and_holds_up_no_other() {
+        let other = CallKey { service: 1, call: 2 };
+        let mut work = Work { open: [KEY, other].into(), ..Work::default() };
+        let mut waited = Vec::new();
+        for _ in 0..8 {
+            let now = Instant::now();
+            work.trouble(KEY, now);
+            assert_eq!(work.due(now), [other]);
+            while !work.due(Instant::now()).contains(&KEY) {
+                tokio::time::advance(RETRY_PAUSE_MIN).await;
+            }
+            waited.push(now.elapsed().as_millis());
+        }
+        assert_eq!(waited, [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]);
+        work.forget(KEY);
+        assert!(work.troubled.is_empty() && work.due(Instant::now()) == [other]);
     }
 }

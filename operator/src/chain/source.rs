@@ -1,41 +1,31 @@
 //! Calls from the chain, each delivered until it is answered.
 //!
-//! A block range is read in one wide query, halved when the node refuses it; the calls in it and the cursor behind it are
-//! written together. So a call is either on disk or will be read again, however long the operator was away. Calls that the
-//! contract assigned to somebody else are left alone, until they are taken from that one and given to this.
+//! A block range is read in one wide query, halved when the node refuses it; the calls in it, the cursor behind it and the
+//! hash of its last block are written together. So a call is either on disk or will be read again, however long the
+//! operator was away. Where the chain has no more the block that the cursor stands on, reading goes back to the last
+//! block that both have; calls of the blocks between are suspects until the chain, at a block that is believed, says
+//! whether it still has them.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::Address;
-use alloy::providers::Provider as _;
-use alloy::rpc::types::{Filter, Log};
-use alloy::sol_types::SolEvent;
-use alloy::transports::TransportError;
-use futures::{StreamExt as _, TryStreamExt as _};
+use alloy::primitives::B256;
 use sandbox_fleet::Fleet;
-use sandbox_protocol::CallKey;
 use sandbox_sdk::Chain;
-use sandbox_sdk::chain::ReadError;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::{Assignment, CallReassigned};
-use sandbox_sdk::contracts::ITangleCore::{JobSubmitted, JobSubmittedFromQuote, ServiceTerminated};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::admittance::{Admittance, AdmittanceError, Found};
+use super::blocks::{self, Block, BlockError};
+use super::duty::LookupError;
+use super::head::Look;
+use super::logs::{self, Blocks};
 use super::outbox::Outbox;
-use super::until_answered;
+use super::{until_answered, until_answered_within};
 use crate::limits::{
-    CALL_QUEUE_MAX, EXPIRY_GRACE_BLOCKS_MAX, KNOWN_SERVICES_MAX, LOG_RANGE_BLOCKS_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+    EXPIRY_GRACE_BLOCKS_MAX, FORK_BLOCKS_MAX, HEAD_SILENCE_MAX, LOG_RANGE_BLOCKS_MAX, RETRY_PAUSE_MIN,
 };
-use crate::records::{CallRecord, Progress, Records, RecordsError};
-
-/// A recorded call that is to be answered.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DueCall {
-    pub(crate) key: CallKey,
-    pub(crate) job: u8,
-}
+use crate::records::{CallRecord, Records, RecordsError};
 
 /// Reads the chain and feeds whoever acts on it.
 pub(crate) struct Source {
@@ -43,98 +33,77 @@ pub(crate) struct Source {
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) outbox: Outbox,
-    pub(crate) me: Address,
-    /// Only this service, where one is named.
-    pub(crate) service: Option<u64>,
+    pub(crate) admittance: Arc<Admittance>,
     /// Blocks that a block must have on top of it before it is believed.
     pub(crate) confirmations: u64,
-    /// To the job router.
-    pub(crate) calls: mpsc::Sender<DueCall>,
-    /// Whether a service is of another blueprint, for those that were asked for.
-    pub(crate) services: Mutex<HashMap<u64, bool>>,
 }
 
-/// Why the chain does not say what a call is.
-#[derive(Debug, thiserror::Error)]
-enum LookupError {
-    /// The logs were not read.
-    #[error("the logs were not read")]
-    Logs(#[source] TransportError),
-    /// The node knows of none, though its own log speaks of it.
-    #[error("the node does not know it yet")]
-    NotYet,
-    /// The chain was not asked.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
-
-/// What a block range held.
-#[derive(Default)]
-struct Found {
-    calls: Vec<CallRecord>,
-    ended: Vec<u64>,
+/// What came of reading some blocks.
+enum Read {
+    /// They, up to this one, are taken in.
+    UpTo(Block),
+    /// They are on another fork than what was read before.
+    Fork,
+    /// The node does not have them now.
+    Absent,
 }
 
 impl Source {
     /// Resumes what a former life left open, then reads on until `stop`.
     ///
     /// Ends early only where records cannot be read or written; a node that then went on would be deaf.
-    pub(crate) async fn run(self, head: watch::Receiver<u64>, stop: CancellationToken) -> Result<(), RecordsError> {
-        // Side by side: an old call that the node does not know yet holds up no new one.
-        let reading = futures::future::try_join(self.resume(), self.follow(head));
-        tokio::select! {
-            () = stop.cancelled() => Ok(()),
-            ended = reading => ended.map(drop),
-        }
+    pub(crate) async fn run(self, looks: watch::Receiver<Look>, stop: CancellationToken) -> Result<(), RecordsError> {
+        self.admittance.resume()?;
+        // Side by side: what is undone slowly holds up no new call.
+        let reading = futures::future::try_join(self.admittance.look_after(), self.follow(looks));
+        stop.run_until_cancelled(reading).await.map_or(Ok(()), |ended| ended.map(drop))
     }
 
-    async fn resume(&self) -> Result<(), RecordsError> {
-        let mut open = self.records.open_calls()?;
-        open.sort_by_key(|call| call.block);
-        let resuming = futures::stream::iter(open).map(|call| async {
-            match call.progress {
-                Progress::Answered(_) => self.outbox.notify(call.key),
-                Progress::Seen | Progress::Begun { .. } => self.resume_call(call).await?,
-                Progress::Settled { .. } | Progress::Refused { .. } | Progress::Dropped { .. } => {}
-            }
-            Ok(())
-        });
-        resuming.buffer_unordered(CALL_QUEUE_MAX).try_collect().await
-    }
-
-    /// Hands an unanswered call on, unless the chain positively says that it is not, or no more, this operator's to answer.
-    async fn resume_call(&self, mut call: CallRecord) -> Result<(), RecordsError> {
-        let assignment = until_answered("assignment", || self.assignment(call.key)).await;
-        if until_answered("part", || self.is_due(call.key, &assignment)).await {
-            self.hand_on(&call).await;
-            return Ok(());
-        }
-        let reason = if assignment.answered { "answered already" } else { "assigned to another operator" };
-        tracing::warn!(call = %call.key, reason, "an open call is dropped");
-        call.progress = Progress::Dropped { reason: reason.into() };
-        self.records.put_call(&call).await
-    }
-
-    /// The assignment of a call that there is. A node that knows of none is behind.
-    async fn assignment(&self, key: CallKey) -> Result<Assignment, LookupError> {
-        self.chain.assignment(key).await?.ok_or(LookupError::NotYet)
-    }
-
-    async fn follow(&self, mut head: watch::Receiver<u64>) -> Result<(), RecordsError> {
+    async fn follow(&self, mut looks: watch::Receiver<Look>) -> Result<(), RecordsError> {
         let mut next = match self.records.cursor()? {
             Some(cursor) => cursor,
             None => self.first_block().await,
         };
+        let mut seen = None;
         loop {
-            let last = head.borrow_and_update().saturating_sub(self.confirmations);
-            while next <= last {
-                next = self.read(next, last.min(next + LOG_RANGE_BLOCKS_MAX - 1)).await?;
+            let block = looks.borrow_and_update().block;
+            if seen.replace(block) != Some(block) {
+                let is_absent;
+                (next, is_absent) = self.advance(next, block).await?;
+                seen = seen.filter(|_| !is_absent);
             }
-            self.fleet.head(self.settled_height(last)?).await;
-            if head.changed().await.is_err() {
+            if looks.changed().await.is_err() {
                 return Ok(());
             }
         }
+    }
+
+    /// Reads up to what is believed of the chain whose newest block is `head`; returns the first block that is not read, and
+    /// whether the node did not have it though it should.
+    async fn advance(&self, mut next: u64, head: Block) -> Result<(u64, bool), RecordsError> {
+        let mut is_absent = false;
+        if head.number < next && self.forked_at(head).await? {
+            next = self.rewind().await?;
+        }
+        let last = head.number.saturating_sub(self.confirmations);
+        while next <= last {
+            match self.read(next, last.min(next + LOG_RANGE_BLOCKS_MAX - 1)).await? {
+                Read::UpTo(block) => {
+                    next = block.number + 1;
+                    self.clear_suspects(block).await?;
+                }
+                Read::Fork => next = self.rewind().await?,
+                Read::Absent => {
+                    is_absent = true;
+                    break;
+                }
+            }
+        }
+        // Only blocks that were read can be past: a call that came before the end of a sandbox finds it alive.
+        if let Some(read) = next.checked_sub(1) {
+            self.fleet.head(self.settled_height(read)?).await;
+        }
+        Ok((next, is_absent))
     }
 
     /// The height up to which calls are answered: one that came before a sandbox expired finds it alive. A call that stays
@@ -151,128 +120,133 @@ impl Source {
         until_answered("deployed block", || async { blueprint.deployedBlock().call().await }).await
     }
 
-    /// Takes in `from..=to`, or as much of it as the node serves; returns the block behind.
-    async fn read(&self, from: u64, mut to: u64) -> Result<u64, RecordsError> {
+    /// Takes in `from..=to`, or as much of it as the node serves.
+    async fn read(&self, from: u64, mut to: u64) -> Result<Read, RecordsError> {
+        let before = self.trail_at(from.checked_sub(1))?;
         let mut pause = RETRY_PAUSE_MIN;
-        let found = loop {
-            match self.look(from, to).await {
-                Ok(found) => break found,
+        let (found, tip) = loop {
+            match self.look(from, to, before).await {
+                Ok(Some((found, tip))) => break (found, tip),
+                Ok(None) => return Ok(Read::Fork),
+                Err(LookupError::Block(BlockError::NotYet)) => return Ok(Read::Absent),
                 // The range may be too wide for the node, or too long for its patience. The logs are read again too: what
                 // they spoke of may be gone from the chain.
                 Err(error) => {
                     tracing::warn!(from, to, error = %crate::error_chain(&error), "no answer; asking for less");
                     to = from + (to - from) / 2;
                     tokio::time::sleep(pause).await;
-                    pause = Duration::min(pause * 2, RETRY_PAUSE_MAX);
+                    pause = Duration::min(pause * 2, HEAD_SILENCE_MAX);
                 }
             }
         };
-        self.records.take_in(&found.calls, to + 1).await?;
-        for call in found.calls {
-            tracing::info!(call = %call.key, job = call.job, block = call.block, "call taken in");
-            self.hand_on(&call).await;
-        }
-        for service in found.ended {
-            self.fleet.service_ended(service).await;
-        }
-        Ok(to + 1)
+        self.admittance.take_in(found, tip.number, tip.hash).await?;
+        Ok(Read::UpTo(tip))
     }
 
-    async fn look(&self, from: u64, to: u64) -> Result<Found, LookupError> {
-        let mut found = Found::default();
-        for log in self.logs(from, to).await.map_err(LookupError::Logs)? {
-            if let Some(call) = submitted(&log) {
-                found.calls.extend(self.mine(call).await?);
-            } else if let Some((key, block)) = reassigned(&log) {
-                found.calls.extend(self.taken_over(key, block).await?);
-            } else if let Ok(event) = log.log_decode::<ServiceTerminated>() {
-                found.ended.push(event.inner.serviceId);
+    /// What is in `from..=to`, and its last block; `None` where it does not follow on the block `before`.
+    async fn look(&self, from: u64, to: u64, before: Option<B256>) -> Result<Option<(Found, Block)>, LookupError> {
+        let tip = self.block(to).await?;
+        let parent = if from == to {
+            Some(tip.parent)
+        } else {
+            match from.checked_sub(1) {
+                Some(before) => Some(self.block(before).await?.hash),
+                None => None,
+            }
+        };
+        if before.is_some() && parent != before {
+            return Ok(None);
+        }
+        let blocks = if from == to { Blocks::One(tip.hash) } else { Blocks::Range(from, to) };
+        let words = logs::words(&self.chain, blocks).await.map_err(LookupError::Logs)?;
+        let found = self.admittance.sort(words).await?;
+        // A range is read of whatever fork the node is on: was it still the same at the end?
+        if from != to && self.block(to).await?.hash != tip.hash {
+            return Err(LookupError::Moved);
+        }
+        Ok(Some((found, tip)))
+    }
+
+    async fn block(&self, number: u64) -> Result<Block, LookupError> {
+        Ok(blocks::at(&self.chain, number).await?.ok_or(BlockError::NotYet)?)
+    }
+
+    fn trail_at(&self, block: Option<u64>) -> Result<Option<B256>, RecordsError> {
+        let trail = self.records.trail()?;
+        Ok(trail.into_iter().find(|(number, _)| Some(*number) == block).map(|(_, hash)| hash))
+    }
+
+    /// Whether the chain, whose newest block lies behind the cursor, is another than was read. A node that is merely behind
+    /// has the same blocks.
+    async fn forked_at(&self, head: Block) -> Result<bool, RecordsError> {
+        Ok(self.trail_at(Some(head.number))?.is_some_and(|hash| hash != head.hash))
+    }
+
+    /// Goes back to the last block that the chain still has; returns the one behind it.
+    async fn rewind(&self) -> Result<u64, RecordsError> {
+        let trail = self.records.trail()?;
+        let mut common = None;
+        for (number, hash) in &trail {
+            let ask = || blocks::at(&self.chain, *number);
+            let found = until_answered_within("block of a fork", HEAD_SILENCE_MAX, ask).await;
+            if found.is_some_and(|block| block.hash == *hash) {
+                common = Some(*number);
+                break;
             }
         }
-        Ok(found)
-    }
-
-    async fn logs(&self, from: u64, to: u64) -> Result<Vec<Log>, TransportError> {
-        let deployment = self.chain.deployment();
-        let addresses = vec![deployment.core, deployment.manager];
-        let filter = Filter::new().address(addresses).from_block(from).to_block(to).event_signature(vec![
-            JobSubmitted::SIGNATURE_HASH,
-            JobSubmittedFromQuote::SIGNATURE_HASH,
-            ServiceTerminated::SIGNATURE_HASH,
-            CallReassigned::SIGNATURE_HASH,
-        ]);
-        self.chain.provider().get_logs(&filter).await
-    }
-
-    /// The call, if the contract says that this operator must answer it.
-    async fn mine(&self, call: CallRecord) -> Result<Option<CallRecord>, LookupError> {
-        let service = call.key.service;
-        if self.service.is_some_and(|only| only != service) || self.is_foreign(service).await? {
-            return Ok(None);
+        let common = match (common, trail.last()) {
+            (Some(common), _) => common,
+            (None, Some((oldest, _))) => {
+                tracing::error!(oldest, "the chain took back more than is remembered; reading far back");
+                oldest.saturating_sub(FORK_BLOCKS_MAX).max(self.first_block().await.saturating_sub(1))
+            }
+            (None, None) => self.first_block().await.saturating_sub(1),
+        };
+        self.admittance.forget_services();
+        let rewound = self.records.rewind(common).await?;
+        tracing::warn!(
+            common,
+            suspects = rewound.suspects,
+            unsettled = rewound.unsettled.len(),
+            "the chain took back blocks; reading them again"
+        );
+        for key in rewound.unsettled {
+            self.outbox.notify(key);
         }
-        let assignment = self.assignment(call.key).await?;
-        Ok(self.is_due(call.key, &assignment).await?.then_some(call))
+        Ok(common + 1)
     }
 
-    /// A call that was another operator's until `block`, where it is this one's now. What was asked stands in a log of long ago.
-    async fn taken_over(&self, key: CallKey, block: u64) -> Result<Option<CallRecord>, LookupError> {
-        if self.assignment(key).await?.operator != self.me {
-            return Ok(None);
+    /// Of the calls that stood in blocks which the chain took back, and are not read again up to `read`, those go that the
+    /// chain at that block positively does not have.
+    async fn clear_suspects(&self, read: Block) -> Result<(), RecordsError> {
+        for call in self.records.suspects()?.into_iter().filter(|call| call.block <= read.number) {
+            match self.admittance.duty.existed(call.key, read.hash).await {
+                Ok(false) => self.admittance.give_up(&call, "the chain took it back").await?,
+                Ok(true) => self.look_again(&call).await?,
+                Err(error) => {
+                    tracing::debug!(call = %call.key, error = %crate::error_chain(&error), "a suspect stays one");
+                }
+            }
         }
-        let asked = self.chain.submission(key).await?.ok_or(LookupError::NotYet)?;
-        self.mine(CallRecord::seen(key, asked.job, asked.caller, asked.inputs, block)).await
+        Ok(())
     }
 
-    /// Whether the contract waits for this operator's answer. Of a batch it may be one of many.
-    async fn is_due(&self, key: CallKey, assignment: &Assignment) -> Result<bool, LookupError> {
-        if assignment.parts == 0 {
-            return Ok(assignment.operator == self.me && !assignment.answered);
+    /// A suspect's id is on the chain. Where no log told of it, it is looked for: it may stand for another call.
+    async fn look_again(&self, call: &CallRecord) -> Result<(), RecordsError> {
+        let Ok(Some(found)) = self.chain.submission(call.key).await else { return Ok(()) };
+        let found_call = CallRecord::seen(call.key, found.job, found.caller, found.inputs.clone(), found.block);
+        if found_call.is_same(call) {
+            self.records.absolve(call.key).await?;
+            self.outbox.notify(call.key);
+            return Ok(());
         }
-        let parts = self.chain.parts(key).await?;
-        Ok(parts.iter().any(|part| part.operator == self.me && !part.answered))
-    }
-
-    /// Whether the service is of another blueprint. It has a call, so a node that does not know it is behind.
-    async fn is_foreign(&self, service: u64) -> Result<bool, LookupError> {
-        if let Some(foreign) = self.services().get(&service) {
-            return Ok(*foreign);
-        }
-        let found = self.chain.service(service).await?.ok_or(LookupError::NotYet)?;
-        let foreign = found.blueprintId != self.chain.deployment().blueprint_id;
-        let mut known = self.services();
-        if known.len() >= KNOWN_SERVICES_MAX {
-            known.clear();
-        }
-        known.insert(service, foreign);
-        Ok(foreign)
-    }
-
-    fn services(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn hand_on(&self, call: &CallRecord) {
-        if self.calls.send(DueCall { key: call.key, job: call.job }).await.is_err() {
-            tracing::debug!(call = %call.key, "the job router has stopped");
+        match self.admittance.take_in_missed(found).await {
+            Ok(()) => Ok(()),
+            Err(AdmittanceError::Records(error)) => Err(error),
+            Err(AdmittanceError::Lookup(error)) => {
+                tracing::debug!(call = %call.key, error = %crate::error_chain(&error), "a suspect stays one");
+                Ok(())
+            }
         }
     }
-}
-
-/// The call that a log says has moved to another operator.
-fn reassigned(log: &Log) -> Option<(CallKey, u64)> {
-    let event = log.log_decode::<CallReassigned>().ok()?.inner.data;
-    Some((CallKey { service: event.serviceId, call: event.callId }, log.block_number?))
-}
-
-/// The call that a log tells of, by either of the core's two events.
-fn submitted(log: &Log) -> Option<CallRecord> {
-    let block = log.block_number?;
-    if let Ok(event) = log.log_decode::<JobSubmitted>() {
-        let event = event.inner.data;
-        let key = CallKey { service: event.serviceId, call: event.callId };
-        return Some(CallRecord::seen(key, event.jobIndex, event.caller, event.inputs, block));
-    }
-    let event = log.log_decode::<JobSubmittedFromQuote>().ok()?.inner.data;
-    let key = CallKey { service: event.serviceId, call: event.callId };
-    Some(CallRecord::seen(key, event.jobIndex, event.caller, event.inputs, block))
 }

@@ -90,13 +90,13 @@ pub(crate) enum CommandError {
     Config(#[from] ConfigError),
     /// The node's own start.
     #[error(transparent)]
-    Node(#[from] NodeError),
+    Node(Box<NodeError>),
     /// The key.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The blueprint.
     #[error(transparent)]
-    Find(#[from] FindError),
+    Find(Box<FindError>),
     /// A question to the chain.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -130,6 +130,18 @@ pub(crate) enum CommandError {
     /// There is no such service here.
     #[error("the account serves no service {0}")]
     NotServed(u64),
+}
+
+impl From<NodeError> for CommandError {
+    fn from(error: NodeError) -> Self {
+        Self::Node(Box::new(error))
+    }
+}
+
+impl From<FindError> for CommandError {
+    fn from(error: FindError) -> Self {
+        Self::Find(Box::new(error))
+    }
 }
 
 /// Carries a command out.

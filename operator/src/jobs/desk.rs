@@ -1,7 +1,6 @@
 //! Where calls are answered: begun once, carried out, signed, written down.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, Bytes, U256, keccak256};
@@ -14,13 +13,16 @@ use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Unfinished};
 use sandbox_protocol::abi::{self, JobError, JobReceipt};
 use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt, domain};
-use sandbox_protocol::{CallKey, Failure, FailureCode, Outcome, SandboxId};
+use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
 use sandbox_sdk::Chain;
 use tokio::sync::watch;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use super::fence::{Fence, Verdict};
+use super::queue::{Hold, JobQueue};
+use super::terms;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
@@ -36,6 +38,8 @@ pub(crate) struct DeskParts {
     pub(crate) menu: Menu,
     pub(crate) api_url: String,
     pub(crate) head: watch::Receiver<u64>,
+    pub(crate) fence: Fence,
+    pub(crate) queue: JobQueue,
     pub(crate) metrics: Metrics,
     pub(crate) intake: Intake,
 }
@@ -44,7 +48,6 @@ pub(crate) struct DeskParts {
 pub(crate) struct Desk {
     parts: DeskParts,
     work: TaskTracker,
-    in_hand: Mutex<HashSet<CallKey>>,
 }
 
 /// A call as its handler sees it.
@@ -55,6 +58,8 @@ pub(crate) struct JobCall {
     pub(crate) caller: Address,
     /// What was asked.
     pub(crate) inputs: Bytes,
+    /// What its execution in a sandbox is called.
+    pub(crate) execution: String,
     /// A former life began it already: its effect may exist, or exist in part.
     pub(crate) resumed: bool,
     /// The desk.
@@ -103,7 +108,7 @@ impl Work {
 impl Desk {
     /// A desk with nothing on it.
     pub(crate) fn new(parts: DeskParts) -> Arc<Self> {
-        Arc::new(Self { parts, work: TaskTracker::new(), in_hand: Mutex::default() })
+        Arc::new(Self { parts, work: TaskTracker::new() })
     }
 
     /// Waits until what is being worked on is answered.
@@ -122,9 +127,11 @@ impl Desk {
         let work = self.work.clone();
         let span = tracing::info_span!("job", call = %key, service = key.service, job = Empty, sandbox = Empty);
         let answering = async move {
-            // A call may be delivered again while it is being answered; one handler is enough.
-            let Some(_hold) = Hold::of(&self, key) else { return Ok(None) };
-            self.clone().answer_here(key, handler).await
+            let Some(hold) = self.parts.queue.hold(key) else { return Ok(None) };
+            self.parts.metrics.running(self.parts.queue.running());
+            let answered = self.clone().answer_held(hold, handler).await;
+            self.parts.metrics.running(self.parts.queue.running());
+            answered
         };
         match work.spawn(answering.instrument(span)).await {
             Ok(Ok(receipt)) => receipt,
@@ -139,7 +146,7 @@ impl Desk {
         }
     }
 
-    async fn answer_here<H, F>(self: Arc<Self>, key: CallKey, handler: H) -> Result<Option<JobReceipt>, RecordsError>
+    async fn answer_held<H, F>(self: Arc<Self>, hold: Hold, handler: H) -> Result<Option<JobReceipt>, RecordsError>
     where
         H: FnOnce(JobCall) -> F + Send + 'static,
         F: Future<Output = Result<Work, Unfinished>> + Send + 'static,
@@ -147,25 +154,71 @@ impl Desk {
         if self.work.is_closed() {
             return Ok(None);
         }
-        let Some(mut call) = self.parts.records.call(key)? else { return Ok(None) };
+        let Some(call) = self.parts.records.call(hold.key())? else { return Ok(None) };
         tracing::Span::current().record("job", call.job);
+        if let Some(answer) = call.answer() {
+            return Ok(Some(answer.receipt.receipt.on_chain()));
+        }
+        let given_up = hold.given_up().clone();
+        let verdict = given_up.run_until_cancelled(self.verdict(&call)).await;
+        match verdict {
+            None => Ok(None),
+            Some(Verdict::Begin) => {
+                given_up.run_until_cancelled(self.carry_out(call, handler)).await.unwrap_or(Ok(None))
+            }
+            Some(Verdict::Leave) => {
+                tracing::info!(call = %call.key, "too few blocks are left; the call is left for another operator");
+                hold.leave(&call);
+                Ok(None)
+            }
+            Some(Verdict::Answered) => self.drop_answered(call).await,
+            Some(Verdict::Elsewhere) => {
+                tracing::warn!(call = %call.key, "an open call is another operator's now");
+                // What was made of it for nobody is undone by who reads the chain.
+                self.parts.records.give_up(&call, "assigned to another operator").await.map(|()| None)
+            }
+        }
+    }
+
+    async fn verdict(&self, call: &CallRecord) -> Verdict {
+        match call.progress {
+            Progress::Seen => self.parts.fence.before(call).await,
+            _ => self.parts.fence.again(call).await,
+        }
+    }
+
+    /// The contract has this operator's answer, which is not known here. What was made of the call stands.
+    async fn drop_answered(&self, mut call: CallRecord) -> Result<Option<JobReceipt>, RecordsError> {
+        tracing::warn!(call = %call.key, "an open call is answered on chain already");
+        call.progress = Progress::Dropped { reason: "answered already".into() };
+        self.parts.records.put_call(&call).await.map(|_| None)
+    }
+
+    async fn carry_out<H, F>(
+        self: Arc<Self>,
+        mut call: CallRecord,
+        handler: H,
+    ) -> Result<Option<JobReceipt>, RecordsError>
+    where
+        H: FnOnce(JobCall) -> F + Send + 'static,
+        F: Future<Output = Result<Work, Unfinished>> + Send + 'static,
+    {
         let started = Instant::now();
         let (resumed, started_block) = match call.progress {
-            Progress::Seen => {
-                let block = *self.parts.head.borrow();
-                call.progress = Progress::Begun { block };
-                self.parts.records.put_call(&call).await?;
-                (false, block)
-            }
             Progress::Begun { block } => (true, block),
-            Progress::Answered(answer) | Progress::Settled { answer, .. } | Progress::Refused { answer, .. } => {
-                return Ok(Some(answer.receipt.receipt.on_chain()));
-            }
-            Progress::Dropped { .. } => return Ok(None),
+            _ => (false, *self.parts.head.borrow()),
         };
-        let (caller, inputs) = (call.caller, call.inputs.clone());
-        let job_call = JobCall { key, caller, inputs, resumed, desk: self.clone() };
-        let result = match contained(key, handler(job_call)).await {
+        if !resumed {
+            call.progress = Progress::Begun { block: started_block };
+            if !self.parts.records.put_call(&call).await? {
+                return Ok(None);
+            }
+        }
+        let (key, caller, inputs) = (call.key, call.caller, call.inputs.clone());
+        let bound = Job::from_id(call.job).map_or(Duration::ZERO, terms::work_within);
+        let execution = execution_id(&call);
+        let job_call = JobCall { key, caller, inputs, execution, resumed, desk: self.clone() };
+        let result = match contained(key, bound, handler(job_call)).await {
             Ok(work) => Ok(work),
             Err(Unfinished::Failed(failure)) => Err(failure),
             Err(Unfinished::Stopping) => return Ok(None),
@@ -173,7 +226,9 @@ impl Desk {
         let answer = self.seal(&call, result, started_block, started.elapsed());
         let receipt = answer.receipt.receipt.on_chain();
         call.progress = Progress::Answered(answer);
-        self.parts.records.put_call(&call).await?;
+        if !self.parts.records.put_call(&call).await? {
+            return Ok(None);
+        }
         self.parts.metrics.answered(call.job, receipt.outcome, started.elapsed());
         tracing::info!(call = %key, job = call.job, outcome = receipt.outcome, resumed, "answered");
         Ok(Some(receipt))
@@ -224,37 +279,74 @@ impl Desk {
     }
 }
 
-/// A call that is being answered.
-struct Hold {
-    desk: Arc<Desk>,
-    key: CallKey,
+/// What a call's execution is called in its sandbox. The inputs are in it: another call that comes to have the same id after
+/// a fork is another execution.
+fn execution_id(call: &CallRecord) -> String {
+    let inputs = hex::encode(&call.inputs_hash[..8]);
+    format!("call-{}-{}-{inputs}", call.key.service, call.key.call)
 }
 
-impl Hold {
-    /// `None` where the call is held already.
-    fn of(desk: &Arc<Desk>, key: CallKey) -> Option<Self> {
-        let taken = desk.in_hand.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-        taken.then(|| Self { desk: desk.clone(), key })
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.desk.in_hand.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
-    }
-}
-
-/// Runs a handler; a panic becomes a failure with a reference that the log has as well.
+/// Runs a handler for so long at most; a panic becomes a failure with a reference that the log has as well.
 async fn contained(
     key: CallKey,
+    bound: Duration,
     handling: impl Future<Output = Result<Work, Unfinished>> + Send + 'static,
 ) -> Result<Work, Unfinished> {
-    match tokio::spawn(handling.in_current_span()).await {
-        Ok(result) => result,
-        Err(error) => {
-            let reference = format!("{:08x}", rand::random::<u32>());
+    // Dropped, it is aborted: one that is late, or whose call was given up, goes no further.
+    let handling = AbortOnDropHandle::new(tokio::spawn(handling.in_current_span()));
+    let reference = format!("{:08x}", rand::random::<u32>());
+    let message = match tokio::time::timeout(bound, handling).await {
+        Ok(Ok(result)) => return result,
+        Ok(Err(error)) => {
             tracing::error!(call = %key, %reference, %error, "a handler panicked");
-            Err(Failure::new(FailureCode::Internal, format!("the operator failed; reference {reference}")).into())
+            format!("the operator failed; reference {reference}")
         }
+        Err(_) => {
+            tracing::error!(call = %key, %reference, bound_s = bound.as_secs(), "a handler did not end in time");
+            format!("the operator did not finish within {} s; reference {reference}", bound.as_secs())
+        }
+    };
+    Err(Failure::new(FailureCode::Internal, message).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: CallKey = CallKey { service: 1, call: 2 };
+
+    async fn failure(
+        handling: impl Future<Output = Result<Work, Unfinished>> + Send + 'static,
+    ) -> (FailureCode, String) {
+        match contained(KEY, Duration::from_secs(585), handling).await {
+            Err(Unfinished::Failed(failure)) => (failure.code, failure.message),
+            Ok(_) | Err(Unfinished::Stopping) => panic!("no failure"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_does_not_end_is_a_failure_of_the_operators() {
+        let (code, message) = failure(std::future::pending()).await;
+        assert_eq!(code.outcome(), Outcome::Operator);
+        assert!(message.starts_with("the operator did not finish within 585 s"), "{message}");
+        let in_time = async {
+            tokio::time::advance(Duration::from_secs(584)).await;
+            Ok(Work { response: Vec::new(), limit: None, detail: U256::ZERO, instance: None })
+        };
+        assert!(contained(KEY, Duration::from_secs(585), in_time).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure_of_the_operators() {
+        let (code, message) = failure(async { panic!("a defect") }).await;
+        assert_eq!(code.outcome(), Outcome::Operator);
+        assert!(message.starts_with("the operator failed; reference "), "{message}");
+    }
+
+    #[test]
+    fn another_call_under_the_same_id_is_another_execution() {
+        let of = |inputs: &[u8]| execution_id(&CallRecord::seen(KEY, 10, Address::ZERO, inputs.to_vec().into(), 1));
+        assert_ne!(of(b"one"), of(b"other"));
+        assert_eq!(of(b"one"), of(b"one"));
     }
 }

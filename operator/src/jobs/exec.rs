@@ -12,7 +12,7 @@ use sandbox_fleet::sandbox::{Instance, Sandbox};
 use sandbox_fleet::{Unfinished, Visit};
 use sandbox_protocol::abi::ExecResponse;
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
-use sandbox_protocol::{CallKey, Failure, FailureCode};
+use sandbox_protocol::{Failure, FailureCode};
 
 use super::{JobCall, Work};
 use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE, EXEC_SLACK};
@@ -22,18 +22,18 @@ pub(super) async fn exec(call: JobCall) -> Result<Work, Unfinished> {
     let command = command(call.request()?)?;
     call.is_of(command.sandbox);
     let visit = call.parts().fleet.visit(command.sandbox, call.caller).await?;
-    let body = body(call.key, command, &visit.sandbox, call.resumed);
+    let body = body(call.execution.clone(), command, &visit.sandbox, call.resumed);
     let bound = Duration::from_millis(body.timeout_ms) + EXEC_SLACK;
     let carried_out = tokio::time::timeout(bound, carried_out(&call, &visit, body)).await;
     let reply = carried_out.unwrap_or_else(|_| Err(unreachable()))?;
     Ok(work(reply, visit.instance))
 }
 
-fn body(key: CallKey, command: Command, sandbox: &Sandbox, attach_only: bool) -> ExecBody {
+fn body(id: String, command: Command, sandbox: &Sandbox, attach_only: bool) -> ExecBody {
     let mut env = sandbox.spec.env.clone();
     env.extend(command.env);
     ExecBody {
-        id: Some(format!("call-{}-{}", key.service, key.call)),
+        id: Some(id),
         command: command.line,
         cwd: command.cwd,
         env,

@@ -1,11 +1,16 @@
 //! The road of a job inside the node: from the router to an answer that is fixed, signed and on disk.
 //!
 //! Handlers translate and never decide. Whatever they return, a panic included, becomes an answer; nothing here ends the
-//! process, and nothing is answered twice.
+//! process, and nothing is answered twice. Calls come out of a queue by turns and are worked on so many at a time; an effect
+//! begins only on a fresh sight of the chain and ends, one way or the other, within the time that the contract gives.
 
 mod desk;
 mod exec;
+mod fair;
+mod fence;
+mod queue;
 mod sandbox;
+mod terms;
 
 use std::sync::Arc;
 
@@ -18,6 +23,9 @@ use sandbox_protocol::abi::JobReceipt;
 use sandbox_protocol::{CallKey, Failure, FailureCode, Job};
 
 pub(crate) use desk::{Desk, DeskParts, JobCall, Work};
+pub(crate) use fair::Ticket;
+pub(crate) use fence::Fence;
+pub(crate) use queue::JobQueue;
 
 /// Every job of the contract, by its id on chain. One that this version does not carry out is told so: an open call would be worse.
 pub(crate) fn router(desk: Arc<Desk>) -> Router {

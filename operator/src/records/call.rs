@@ -76,6 +76,12 @@ impl CallRecord {
         Self { key, job, caller, inputs, inputs_hash, block, progress: Progress::Seen }
     }
 
+    /// Whether the other is this call. An id alone does not say so: a chain that takes a block back may give it to another call.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let asked = |call: &Self| (call.key, call.job, call.caller, call.inputs_hash);
+        asked(self) == asked(other)
+    }
+
     /// The answer, once there is one.
     pub(crate) const fn answer(&self) -> Option<&Answer> {
         match &self.progress {

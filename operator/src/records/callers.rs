@@ -67,10 +67,15 @@ impl Records {
         write.batch.insert(caller_key(call), &[]);
     }
 
+    /// Takes out a call that is put elsewhere, or is no more.
+    pub(super) fn remove_index(write: &mut Write, call: &CallRecord) {
+        write.batch.remove(caller_key(call));
+    }
+
     /// Takes the call out that is stored under `key`.
     pub(super) fn unindex(&self, write: &mut Write, key: &[u8]) -> Result<(), RecordsError> {
         if let Some(call) = self.read::<CallRecord>(key)? {
-            write.batch.remove(caller_key(&call));
+            Self::remove_index(write, &call);
         }
         Ok(())
     }

@@ -11,6 +11,10 @@ mod copy;
 mod disk;
 mod error;
 mod events;
+mod forks;
+#[cfg(test)]
+mod forks_tests;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -38,6 +42,7 @@ use disk::Disk;
 pub(crate) use error::RecordsError;
 use events::EventLog;
 pub(crate) use events::{EventRecord, reason};
+use forks::GivenUp;
 pub(crate) use tokens::TokenRecord;
 use writer::{Write, Writer, WriterThread};
 
@@ -73,6 +78,7 @@ pub(crate) struct Records {
     /// Calls at their end; a write that is given up may make it too many by one.
     finals: Arc<AtomicUsize>,
     finals_max: usize,
+    given_up: GivenUp,
 }
 
 /// Keeps the directory; records are written until it is dropped.
@@ -101,7 +107,8 @@ impl Records {
         let thread = WriterThread::start(disk.clone(), events, changes.clone(), failed.clone())?;
         let writer = thread.writer();
         let finals = Arc::new(count(&tree, FINAL)?.into());
-        let records = Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max };
+        let given_up = GivenUp::default();
+        let records = Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max, given_up };
         records.check_version()?;
         records.index_callers()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
@@ -131,21 +138,6 @@ impl Records {
         self.read(CURSOR_KEY)
     }
 
-    /// Takes in new calls together with the cursor behind them; calls that are known stay as they are.
-    pub(crate) async fn take_in(&self, calls: &[CallRecord], cursor: u64) -> Result<(), RecordsError> {
-        let mut write = Write::default();
-        for call in calls {
-            if !self.tree.contains_key(indexed(CALLS, call.key)).map_err(RecordsError::Read)? {
-                self.put(&mut write, call)?;
-            }
-        }
-        let pruned = self.prune(&mut write)?;
-        write.batch.insert(CURSOR_KEY, encode(&cursor)?);
-        self.writer.write(write).await?;
-        self.finals.fetch_sub(pruned, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// What is known of a call, also what is not on disk yet.
     pub(crate) fn call(&self, key: CallKey) -> Result<Option<CallRecord>, RecordsError> {
         self.read(&indexed(CALLS, key))
@@ -167,19 +159,32 @@ impl Records {
         }
     }
 
-    /// Replaces what is known of a call.
-    pub(crate) async fn put_call(&self, call: &CallRecord) -> Result<(), RecordsError> {
-        let mut write = Write::default();
-        self.put(&mut write, call)?;
-        self.writer.write(write).await
+    /// Replaces what is known of a call, unless the chain has taken that call back; whether it has not.
+    pub(crate) async fn put_call(&self, call: &CallRecord) -> Result<bool, RecordsError> {
+        let place = self.writer.place().await?;
+        let written = {
+            let given_up = self.given_up.lock();
+            if given_up.contains(call) {
+                return Ok(false);
+            }
+            let mut write = Write::default();
+            self.put(&mut write, call)?;
+            place.write(write)
+        };
+        written.on_disk().await.map(|()| true)
     }
 
     /// Calls that are not at their end. One whose record is bad is left out, and said in the log.
     pub(crate) fn open_calls(&self) -> Result<Vec<CallRecord>, RecordsError> {
+        self.named_by(OPEN)
+    }
+
+    /// The calls that an index names by their keys alone.
+    fn named_by(&self, index: &[u8]) -> Result<Vec<CallRecord>, RecordsError> {
         let mut calls = Vec::new();
-        for key in self.tree.scan_prefix(OPEN).keys() {
+        for key in self.tree.scan_prefix(index).keys() {
             let key = key.map_err(RecordsError::Read)?;
-            let call = [CALLS, key.get(OPEN.len()..).unwrap_or_default()].concat();
+            let call = [CALLS, key.get(index.len()..).unwrap_or_default()].concat();
             match self.read(&call).and_then(|call| call.ok_or(RecordsError::Missing)) {
                 Ok(call) => calls.push(call),
                 Err(error @ (RecordsError::Encoding(_) | RecordsError::Missing)) => {
@@ -244,6 +249,18 @@ impl Records {
             self.finals.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Puts `new` in the place of `old`, also where that was at its end.
+    fn put_instead(&self, write: &mut Write, old: &CallRecord, new: &CallRecord) -> Result<(), RecordsError> {
+        let (before, after) = (final_key(old), final_key(new));
+        let stays = new.progress.is_final() && before == after;
+        if old.progress.is_final() && !stays && self.tree.contains_key(&before).map_err(RecordsError::Read)? {
+            write.batch.remove(before);
+            self.finals.fetch_sub(1, Ordering::Relaxed);
+        }
+        Self::remove_index(write, old);
+        self.put(write, new)
     }
 
     /// Removes a few of the oldest calls at their end beyond those that are kept; returns how many.

@@ -23,7 +23,7 @@ fn dropped(number: u64) -> CallRecord {
     CallRecord { progress: Progress::Dropped { reason: "answered by another".into() }, ..call(number) }
 }
 
-fn answer(response: Vec<u8>) -> Answer {
+pub(super) fn answer(response: Vec<u8>) -> Answer {
     let receipt = SandboxReceipt {
         service: 1,
         call: 2,
@@ -74,11 +74,10 @@ async fn calls_and_the_cursor_survive_a_restart() {
 async fn a_call_seen_again_keeps_its_progress() {
     let dir = tempfile::tempdir().unwrap();
     let (records, _guard) = Records::open(dir.path()).unwrap();
-    let mut lost = call(1);
-    lost.progress = Progress::Dropped { reason: "answered by another".into() };
-    records.put_call(&lost).await.unwrap();
+    let settled = CallRecord { progress: Progress::Settled { answer: answer(vec![1]), transaction: None }, ..call(1) };
+    records.put_call(&settled).await.unwrap();
     records.take_in(&[call(1)], 3).await.unwrap();
-    assert_eq!(records.call(lost.key).unwrap(), Some(lost));
+    assert_eq!(records.call(settled.key).unwrap(), Some(settled));
     assert_eq!(records.open_calls().unwrap(), []);
 }
 
@@ -204,7 +203,7 @@ async fn fill_a_disk(response_bytes: usize) {
         let progress = Progress::Answered(answer(vec![7; response_bytes]));
         let call = CallRecord { progress, ..call(number) };
         match timeout(PATIENCE, records.put_call(&call)).await.expect("the store hangs") {
-            Ok(()) => confirmed.push(call),
+            Ok(_) => confirmed.push(call),
             Err(error) => assert!(matches!(error, RecordsError::Commit(_)), "{error:?}"),
         }
     }

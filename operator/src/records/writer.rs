@@ -53,14 +53,43 @@ struct Committer {
     failed: CancellationToken,
 }
 
+/// A place in the queue. Writes are applied in the order in which places are used, so a question asked just before is still
+/// true when the write is applied, if nobody else may write meanwhile.
+pub(super) struct Place<'a> {
+    place: mpsc::Permit<'a, (Write, Reply)>,
+    changes: &'a Changes,
+}
+
+/// A write that is on its way.
+pub(super) struct Written(oneshot::Receiver<Result<(), Arc<RecordsError>>>);
+
 impl Writer {
     /// Applies `write`; it is on disk when this returns.
     pub(super) async fn write(&self, write: Write) -> Result<(), RecordsError> {
-        let (reply, written) = oneshot::channel();
+        self.place().await?.write(write).on_disk().await
+    }
+
+    /// Waits for a place in the queue.
+    pub(super) async fn place(&self) -> Result<Place<'_>, RecordsError> {
         let place = self.queue.reserve().await.map_err(|_| RecordsError::Stopped)?;
+        Ok(Place { place, changes: &self.changes })
+    }
+}
+
+impl Place<'_> {
+    /// Queues `write`.
+    pub(super) fn write(self, write: Write) -> Written {
+        let (reply, written) = oneshot::channel();
         self.changes.begin(&write.calls);
-        place.send((write, reply));
-        written.await.map_err(|_| RecordsError::Stopped)?.map_err(RecordsError::Commit)
+        self.place.send((write, reply));
+        Written(written)
+    }
+}
+
+impl Written {
+    /// Returns when it is on disk.
+    pub(super) async fn on_disk(self) -> Result<(), RecordsError> {
+        self.0.await.map_err(|_| RecordsError::Stopped)?.map_err(RecordsError::Commit)
     }
 }
 

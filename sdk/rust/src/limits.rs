@@ -12,7 +12,13 @@ pub const PAYMENT_UNITS_MIN: u64 = 100;
 pub const TOKEN_DECIMALS_MAX: u8 = 77;
 
 /// Time for one request to a node.
-pub const RPC_TIMEOUT: Duration = Duration::from_secs(30);
+pub const RPC_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a node is asked a question that it breaks off, in all.
+pub const ASK_TRIES_MAX: usize = 5;
+/// Pause before it is asked the second time, doubled from then on.
+pub const ASK_PAUSE_MIN: Duration = Duration::from_millis(25);
+/// Time from the first try after which there is no further one: silence has cost enough by then.
+pub const ASK_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a transaction is waited for, unless the caller says otherwise.
 pub const MINED_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
 /// Pause between two looks at something that is awaited on chain, doubled from the least to the most: chains that make a
@@ -20,6 +26,12 @@ pub const MINED_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
 pub const CHAIN_PAUSE_MIN: Duration = Duration::from_millis(4);
 /// See [`CHAIN_PAUSE_MIN`].
 pub const CHAIN_PAUSE_MAX: Duration = Duration::from_millis(250);
+/// How long a transaction is waited for before it is replaced by one that pays more, unless the caller says otherwise.
+pub const BUMP_AFTER_DEFAULT: Duration = Duration::from_secs(20);
+/// How often a node is sent a transaction that it does not acknowledge, or finds too cheap.
+pub const BROADCAST_TRIES_MAX: usize = 20;
+/// How often a nonce is asked for that somebody else takes in between.
+pub const NONCE_TRIES_MAX: usize = 5;
 /// Gas beyond the estimate. The core's best-effort hooks may take 500,000 each and fail in silence when they get less,
 /// so the least gas at which a transaction succeeds is not enough for it to do all it should.
 pub const HOOK_GAS_RESERVE: u64 = 1_100_000;

@@ -33,8 +33,11 @@ pub(super) fn key_checks(
             "put a password on it: `operator key encrypt`",
         ),
     };
-    let open: Vec<String> =
-        key::files(&config.keystore).iter().filter(|path| others_may_read(path)).map(shown).collect();
+    let open: Vec<String> = key::files(&config.keystore)
+        .iter()
+        .filter(|path| others_may_read(path))
+        .map(|path| path.display().to_string())
+        .collect();
     let permissions = if open.is_empty() {
         Finding::ok("keystore", "its files are for their owner only")
     } else {
@@ -42,10 +45,6 @@ pub(super) fn key_checks(
         Finding::failure("keystore", said, format!("chmod 600 {}", open.join(" ")))
     };
     (opened.ok(), vec![finding, permissions])
-}
-
-fn shown(path: &std::path::PathBuf) -> String {
-    path.display().to_string()
 }
 
 fn others_may_read(path: &Path) -> bool {

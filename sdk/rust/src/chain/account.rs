@@ -1,10 +1,10 @@
-//! A key that sends: simulate, sign, broadcast, wait with a bound.
+//! A key that sends: simulate, sign, broadcast, pay more where that is needed, wait with a bound.
 
 use std::time::Duration;
 
-use alloy::network::TransactionBuilder as _;
+use alloy::network::{EthereumWallet, TransactionBuilder as _};
 use alloy::primitives::{Address, B256};
-use alloy::providers::{DynProvider, Provider as _, ProviderBuilder};
+use alloy::providers::{DynProvider, Provider as _};
 use alloy::rpc::types::TransactionReceipt;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolEvent;
@@ -12,10 +12,11 @@ use alloy::transports::TransportError;
 use tokio::time::Instant;
 
 use super::Chain;
+use super::broadcast::{Broadcast, Patience, Unmined};
 use super::pause::Pause;
 use crate::calls::Invocation;
 use crate::deployment::Deployment;
-use crate::limits::{HOOK_GAS_RESERVE, MINED_WITHIN_DEFAULT};
+use crate::limits::{BUMP_AFTER_DEFAULT, HOOK_GAS_RESERVE, MINED_WITHIN_DEFAULT, NONCE_TRIES_MAX};
 use crate::reverts::Refusal;
 
 /// A key on a chain.
@@ -29,8 +30,22 @@ pub struct Account {
 #[derive(Debug, Clone)]
 pub struct Sender {
     key: PrivateKeySigner,
+    wallet: EthereumWallet,
     provider: DynProvider,
     mined_within: Duration,
+    patience: Patience,
+    nonces: Nonces,
+    gas_max: Option<u64>,
+}
+
+/// Which nonce a transaction gets where others of the key are in no block yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nonces {
+    /// The next: the key may be used elsewhere too.
+    Append,
+    /// The first, in the place of one that does not come into a block for a while: the key is this sender's alone, and what
+    /// it replaces is sent again by whoever wants it.
+    Heal,
 }
 
 /// A transaction that is in a block and did what it should.
@@ -66,6 +81,14 @@ pub enum SendError {
     /// It could not be simulated, so it was not sent.
     #[error("the transaction could not be simulated and was not sent")]
     Simulate(#[source] TransportError),
+    /// It would take more gas than the sender gives a transaction, so it was not sent.
+    #[error("the transaction would take {gas} gas, at most {max} are given")]
+    TooMuchGas {
+        /// What it would take, with a reserve.
+        gas: u64,
+        /// What is given.
+        max: u64,
+    },
     /// It could not be sent.
     #[error("the transaction could not be sent")]
     Broadcast(#[source] TransportError),
@@ -107,7 +130,7 @@ impl SendError {
         match self {
             Self::Refused(refusal) => refusal.retryable(),
             Self::Simulate(_) | Self::Broadcast(_) | Self::Reverted { .. } => true,
-            Self::Receipt { .. } | Self::NotMined { .. } | Self::NoEvent { .. } => false,
+            Self::TooMuchGas { .. } | Self::Receipt { .. } | Self::NotMined { .. } | Self::NoEvent { .. } => false,
         }
     }
 }
@@ -123,6 +146,13 @@ impl Account {
     #[must_use]
     pub fn mined_within(mut self, bound: Duration) -> Self {
         self.sender.mined_within = bound;
+        self
+    }
+
+    /// The same account, which uses nonces, pays for haste and gives gas in this manner.
+    #[must_use]
+    pub const fn manner(mut self, nonces: Nonces, patience: Patience, gas_max: Option<u64>) -> Self {
+        (self.sender.nonces, self.sender.patience, self.sender.gas_max) = (nonces, patience, gas_max);
         self
     }
 
@@ -158,15 +188,15 @@ impl Account {
 impl Sender {
     /// Signs with `key`, sends through `provider`, which needs neither signer nor fillers.
     pub fn new(provider: DynProvider, key: PrivateKeySigner) -> Self {
-        // The nonce is asked of the node each time: a cached one fails as soon as the key is used elsewhere too.
-        let provider = ProviderBuilder::default()
-            .with_gas_estimation()
-            .with_simple_nonce_management()
-            .fetch_chain_id()
-            .wallet(key.clone())
-            .connect_provider(provider)
-            .erased();
-        Self { key, provider, mined_within: MINED_WITHIN_DEFAULT }
+        Self {
+            wallet: EthereumWallet::from(key.clone()),
+            key,
+            provider,
+            mined_within: MINED_WITHIN_DEFAULT,
+            patience: Patience { bump_after: BUMP_AFTER_DEFAULT, fee_max: None },
+            nonces: Nonces::Append,
+            gas_max: None,
+        }
     }
 
     /// Its address.
@@ -195,27 +225,49 @@ impl Sender {
         &self,
         transaction: alloy::rpc::types::TransactionRequest,
     ) -> Result<Mined, SendError> {
+        let transaction = transaction.with_from(self.address());
         let estimate =
             self.provider.estimate_gas(transaction.clone()).await.map_err(refused_or(SendError::Simulate))?;
         let gas = estimate.saturating_add(estimate / 4).saturating_add(HOOK_GAS_RESERVE);
-        let sent = self.provider.send_transaction(transaction.with_gas_limit(gas)).await;
-        let hash = *sent.map_err(refused_or(SendError::Broadcast))?.tx_hash();
-        tracing::debug!(transaction = %hash, gas, "sent");
-        self.wait(hash).await
+        if let Some(max) = self.gas_max.filter(|max| gas > *max) {
+            return Err(SendError::TooMuchGas { gas, max });
+        }
+        let chain_id = self.provider.get_chain_id().await.map_err(SendError::Broadcast)?;
+        self.broadcast(transaction.with_gas_limit(gas).with_chain_id(chain_id)).await
     }
 
-    async fn wait(&self, transaction: B256) -> Result<Mined, SendError> {
-        let until = Instant::now() + self.mined_within;
+    /// Sends until it is in a block. The nonce is asked of the node each time: a cached one fails as soon as the key is used
+    /// elsewhere too, and one that somebody else took in between is asked for again.
+    async fn broadcast(&self, transaction: alloy::rpc::types::TransactionRequest) -> Result<Mined, SendError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let request = transaction.clone().with_nonce(self.nonce().await?);
+            let (provider, wallet) = (&self.provider, &self.wallet);
+            let sending = Broadcast { provider, wallet, request, patience: self.patience, within: self.mined_within };
+            match sending.run().await {
+                Ok(receipt) => return mined(receipt),
+                Err(Unmined::Failed(error)) => return Err(error),
+                Err(Unmined::NonceUsed(error)) if tries >= NONCE_TRIES_MAX => return Err(SendError::Broadcast(error)),
+                Err(Unmined::NonceUsed(error)) => tracing::debug!(%error, "the nonce was used meanwhile"),
+            }
+        }
+    }
+
+    async fn nonce(&self) -> Result<u64, SendError> {
+        let until = Instant::now() + self.patience.bump_after;
         let mut pause = Pause::new();
         loop {
-            match self.provider.get_transaction_receipt(transaction).await {
-                Ok(Some(receipt)) => return mined(receipt),
-                Err(source) if Instant::now() >= until => return Err(SendError::Receipt { transaction, source }),
-                Err(error) => tracing::debug!(%transaction, %error, "the node did not answer for a transaction"),
-                Ok(None) if Instant::now() >= until => {
-                    return Err(SendError::NotMined { transaction, waited_s: self.mined_within.as_secs() });
-                }
-                Ok(None) => {}
+            let mined = self.provider.get_transaction_count(self.address());
+            let known = self.provider.get_transaction_count(self.address()).pending();
+            let known = known.await.map_err(SendError::Broadcast)?;
+            let mined = mined.await.map_err(SendError::Broadcast)?;
+            if self.nonces == Nonces::Append || known <= mined {
+                return Ok(known.max(mined));
+            }
+            if Instant::now() >= until {
+                tracing::warn!(nonce = mined, "replacing a transaction that does not come into a block");
+                return Ok(mined);
             }
             pause.take().await;
         }

@@ -4,6 +4,8 @@
 //! that the blueprint's manager is the one named. [`Account`] adds a key; nothing is sent that a simulation refuses.
 
 mod account;
+mod again;
+mod broadcast;
 mod customer;
 pub(crate) mod pause;
 mod reads;
@@ -11,7 +13,10 @@ mod views;
 
 use alloy::primitives::Address;
 use alloy::providers::{DynProvider, Provider, ProviderBuilder};
+use alloy::rpc::client::ClientBuilder;
 use alloy::transports::TransportError;
+use alloy::transports::http::Http;
+use alloy::transports::utils::guess_local_url;
 use reqwest::Url;
 
 use crate::contracts::IAgentSandboxBlueprint::IAgentSandboxBlueprintInstance;
@@ -19,7 +24,9 @@ use crate::contracts::ITangleCore::ITangleCoreInstance;
 use crate::deployment::Deployment;
 use crate::limits::RPC_TIMEOUT;
 
-pub use account::{Account, Mined, SendError, Sender};
+pub use account::{Account, Mined, Nonces, SendError, Sender};
+pub use again::{AskAgain, AskingAgain};
+pub use broadcast::Patience;
 pub use customer::{CustomerError, RequestedService, SubmittedJob, is_active};
 pub use reads::{ReadError, Submission};
 pub use views::Cost;
@@ -80,10 +87,13 @@ pub enum ConnectError {
     },
 }
 
-/// A provider for a node. Every request has a bound: a node that accepts and stays silent is one that does not answer.
+/// A provider for a node. Every request has a bound: a node that accepts and stays silent is one that does not answer. A
+/// question that it breaks off is asked again.
 pub fn provider(url: Url) -> DynProvider {
     let client = reqwest::Client::builder().timeout(RPC_TIMEOUT).build().unwrap_or_default();
-    ProviderBuilder::default().connect_reqwest(client, url).erased()
+    let is_local = guess_local_url(&url);
+    let client = ClientBuilder::default().layer(AskAgain).transport(Http::with_client(client, url), is_local);
+    ProviderBuilder::default().connect_client(client).erased()
 }
 
 impl Chain {

@@ -144,7 +144,9 @@ const fn of_send(error: &SendError) -> (Exit, &'static str) {
     match error {
         SendError::Refused(_) | SendError::Reverted { .. } => (Exit::Refused, "refused"),
         SendError::Simulate(_) | SendError::Broadcast(_) | SendError::Receipt { .. } => (Exit::Unavailable, "chain"),
-        SendError::NotMined { .. } | SendError::NoEvent { .. } => (Exit::Unavailable, "chain"),
+        SendError::NotMined { .. } | SendError::NoEvent { .. } | SendError::TooMuchGas { .. } => {
+            (Exit::Unavailable, "chain")
+        }
     }
 }
 
