@@ -286,7 +286,7 @@ fn served(
     head: watch::Receiver<u64>,
     snapshots: Arc<Stores>,
 ) -> Api {
-    let Operations { chain, records, fleet, sender: _, intake: _, metrics, me } = parts;
+    let Operations { chain, records, fleet, metrics, me, .. } = parts;
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
     Api { chain, records, fleet, head, metrics, me, url: config.offer.api_url.clone(), quoting, snapshots }
 }
