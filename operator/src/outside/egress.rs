@@ -22,7 +22,6 @@ impl Proxy {
     }
 
     /// What all sandboxes have used.
-    #[allow(dead_code)] // read where metrics are wired
     pub(crate) fn usage(&self) -> Usage {
         self.egress.total()
     }
