@@ -171,16 +171,17 @@ impl Node {
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let height = head.height.clone();
 
+        let proxy = Arc::new(Proxy::new(&config.outside, places)?);
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
         let ports = Ports {
             containers: containers.clone(),
             sidecars: sidecars.clone(),
-            egress: Arc::new(Proxy::new(&config.outside, places)?),
+            egress: proxy.clone(),
             snapshots: snapshots.clone(),
             sandboxes: Arc::new(records.clone()),
         };
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
-        let upkeep = keep_host(containers, records.clone(), sidecars.clone(), config.offer.capacity);
+        let upkeep = keep_host(containers.clone(), records.clone(), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
         let depth = (height.clone(), confirmations(&config, &chain));
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
@@ -193,6 +194,8 @@ impl Node {
             sender,
             intake: intake.clone(),
             metrics: metrics.clone(),
+            containers,
+            proxy,
             me,
         };
         operations.clone().start(&config, height.clone(), &stop);
@@ -283,7 +286,7 @@ fn served(
     head: watch::Receiver<u64>,
     snapshots: Arc<Stores>,
 ) -> Api {
-    let Operations { chain, records, fleet, sender: _, intake: _, metrics, me } = parts;
+    let Operations { chain, records, fleet, metrics, me, .. } = parts;
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
     Api { chain, records, fleet, head, metrics, me, url: config.offer.api_url.clone(), quoting, snapshots }
 }
@@ -309,7 +312,7 @@ fn read(
     head: Head,
     stop: CancellationToken,
 ) -> JoinHandle<Result<(), RecordsError>> {
-    let Operations { chain, records, fleet, sender, intake, metrics: _, me } = parts;
+    let Operations { chain, records, fleet, sender, intake, me, .. } = parts;
     let reconciler =
         Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
     tokio::spawn(reconciler.run(stop.clone()));

@@ -1,6 +1,7 @@
 //! Reads the state now and then for those metrics that are not counted where something happens.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandbox_fleet::admission::Capacity;
@@ -9,9 +10,11 @@ use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::docker::DockerContainers;
 use crate::intake::Intake;
 use crate::limits::GAUGES_PAUSE;
 use crate::metrics::{Metrics, Reading};
+use crate::outside::Proxy;
 use crate::records::{CallRecord, Progress, Records, RecordsError};
 
 /// The task's parts.
@@ -22,6 +25,8 @@ pub(crate) struct Gauges {
     pub(crate) capacity: Capacity,
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
+    pub(crate) containers: Arc<DockerContainers>,
+    pub(crate) proxy: Arc<Proxy>,
 }
 
 impl Gauges {
@@ -39,6 +44,8 @@ impl Gauges {
                         tracing::warn!(error = %crate::error_chain(&error), "the state for metrics is not read");
                     }
                 }
+                let egress = self.proxy.usage();
+                self.metrics.host(self.containers.pool_counts().ready, egress.bytes_up + egress.bytes_down);
                 tokio::time::sleep(GAUGES_PAUSE).await;
             }
         };

@@ -113,16 +113,10 @@ impl Metrics {
         self.heartbeats.with_label_values(&[if sent { "sent" } else { "failed" }]).inc();
     }
 
-    /// So many containers wait for a create.
-    #[allow(dead_code)] // called where a pool is wired
-    pub(crate) fn pool_ready(&self, containers: usize) {
-        self.pool.set(whole(containers));
-    }
-
-    /// Sandboxes exchanged so many bytes with the outside.
-    #[allow(dead_code)] // called where a way out is wired
-    pub(crate) fn egress(&self, bytes: u64) {
-        self.egress.inc_by(bytes);
+    /// So many containers wait for a create, and sandboxes exchanged so many bytes with the outside since the start.
+    pub(crate) fn host(&self, pool_ready: usize, egress_bytes: u64) {
+        self.pool.set(whole(pool_ready));
+        self.egress.inc_by(egress_bytes.saturating_sub(self.egress.get()));
     }
 
     /// The state was read.

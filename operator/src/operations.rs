@@ -1,5 +1,7 @@
 //! What runs beside the work: gauges, heartbeats, the socket for commands. None of it can hold the work up.
 
+use std::sync::Arc;
+
 use alloy::primitives::Address;
 use sandbox_fleet::Fleet;
 use sandbox_sdk::Chain;
@@ -10,9 +12,11 @@ use crate::admin::{self, Admin};
 use crate::chain::heartbeat::Heartbeat;
 use crate::chain::sender::Sender;
 use crate::config::Config;
+use crate::docker::DockerContainers;
 use crate::gauges::Gauges;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
+use crate::outside::Proxy;
 use crate::records::Records;
 
 /// The parts of a running node that its operation takes. Clones share them.
@@ -24,13 +28,15 @@ pub(crate) struct Operations {
     pub(crate) sender: Sender,
     pub(crate) intake: Intake,
     pub(crate) metrics: Metrics,
+    pub(crate) containers: Arc<DockerContainers>,
+    pub(crate) proxy: Arc<Proxy>,
     pub(crate) me: Address,
 }
 
 impl Operations {
     /// Starts what tells of the node, and lets its operator tell it something. It ends with `stop` and is waited for by nobody.
     pub(crate) fn start(self, config: &Config, head: watch::Receiver<u64>, stop: &CancellationToken) {
-        let Self { chain, records, fleet, sender, intake, metrics, me } = self;
+        let Self { chain, records, fleet, sender, intake, metrics, containers, proxy, me } = self;
         let capacity = config.offer.capacity;
         let gauges = Gauges {
             chain: chain.clone(),
@@ -39,6 +45,8 @@ impl Operations {
             capacity,
             head,
             metrics: metrics.clone(),
+            containers,
+            proxy,
         };
         tokio::spawn(gauges.run(stop.clone()));
         let heartbeat = Heartbeat {

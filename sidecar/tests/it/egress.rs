@@ -65,9 +65,7 @@ async fn both_directions_are_passed_on_and_each_ends_by_itself() {
 #[tokio::test]
 async fn without_a_proxy_the_client_is_told_and_not_reset() {
     let door = Door::open().await;
-    for request in
-        [&b"CONNECT registry.example:443 HTTP/1.1\r\nhost: registry.example:443\r\n\r\n"[..], &[b'x'; 300_000]]
-    {
+    for request in [&b"CONNECT api.example:443 HTTP/1.1\r\nhost: api.example:443\r\n\r\n"[..], &[b'x'; 300_000]] {
         let mut client = door.connect().await;
         client.write_all(request).await.unwrap();
         client.shutdown().await.unwrap();

@@ -18,14 +18,14 @@ impl Tar {
     }
 
     pub(super) fn entry(self, kind: u8, path: &str, target: &str, data: &[u8]) -> Self {
-        self.with(kind, (path, target), data, |_| {})
+        self.with((kind, path), target, data, |_| {})
     }
 
     /// An entry whose header `change` has changed before its sum was made.
     pub(super) fn with(
         mut self,
-        kind: u8,
-        (path, target): (&str, &str),
+        (kind, path): (u8, &str),
+        target: &str,
         data: &[u8],
         change: impl FnOnce(&mut Header),
     ) -> Self {

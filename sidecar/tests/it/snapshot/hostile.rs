@@ -108,8 +108,8 @@ fn of_shapes() -> Vec<(&'static str, Vec<u8>, ArchiveFault)> {
     use ArchiveFault as Fault;
     let whole = good().entry(b'0', "workspace/much", "", &[7; 100_000]).finish();
     let bomb =
-        |kind: u8| good().with(kind, ("x", ""), b"", |header| header.set_size(1 << 33)).data(&vec![b'a'; 1 << 20]);
-    let sized = |size: u64| good().with(b'0', ("workspace/x", ""), b"", |header| header.set_size(size)).finish();
+        |kind: u8| good().with((kind, "x"), "", b"", |header| header.set_size(1 << 33)).data(&vec![b'a'; 1 << 20]);
+    let sized = |size: u64| good().with((b'0', "workspace/x"), "", b"", |header| header.set_size(size)).finish();
     let segments = |segments: &'static [(u64, u64)], real: u64, data: &[u8]| {
         let change = move |header: &mut tar::Header| {
             let header = header.as_gnu_mut().unwrap();
@@ -119,9 +119,9 @@ fn of_shapes() -> Vec<(&'static str, Vec<u8>, ArchiveFault)> {
                 place.set_length(*length);
             }
         };
-        good().with(b'S', ("workspace/s", ""), data, change).finish()
+        good().with((b'S', "workspace/s"), "", data, change).finish()
     };
-    let broken = good().with(b'0', ("workspace/x", ""), b"", |_| {});
+    let broken = good().with((b'0', "workspace/x"), "", b"", |_| {});
     let mut wrong_sum = broken.clone();
     *wrong_sum.0.last_mut().unwrap() = 1;
     vec![
@@ -142,7 +142,7 @@ fn of_shapes() -> Vec<(&'static str, Vec<u8>, ArchiveFault)> {
         ("a wrong sum", wrong_sum.finish(), Fault::Malformed),
         (
             "a number that is none",
-            good().with(b'0', ("workspace/x", ""), b"", |header| header.as_old_mut().size = *b"not a number").finish(),
+            good().with((b'0', "workspace/x"), "", b"", |header| header.as_old_mut().size = *b"not a number").finish(),
             Fault::Malformed,
         ),
         ("a pax bomb", bomb(b'x').unfinished(), Fault::HeaderTooLong),

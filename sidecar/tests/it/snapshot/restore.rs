@@ -108,8 +108,8 @@ async fn archives_of_others_are_taken_too_and_lend_nobody_rights() {
     let host = Host::start().await;
     let archive = Tar::default()
         .entry(b'g', "pax_global_header", "", record("comment", "abcd").as_bytes())
-        .with(b'0', ("workspace/a/setuid", ""), b"x", |header| header.set_mode(0o6755))
-        .with(b'5', ("workspace/sticky", ""), b"", |header| header.set_mode(0o3777))
+        .with((b'0', "workspace/a/setuid"), "", b"x", |header| header.set_mode(0o6755))
+        .with((b'5', "workspace/sticky"), "", b"", |header| header.set_mode(0o3777))
         .entry(b'x', "pax", "", (record("path", "workspace/a/näme") + &record("mtime", "12345.678")).as_bytes())
         .entry(b'0', "ignored", "", b"y")
         .finish();
