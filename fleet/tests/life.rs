@@ -59,6 +59,18 @@ async fn a_sandbox_is_created_used_and_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_id_of_a_forgotten_sandbox_and_its_place_are_another_ones_to_have() {
+    let node = node(1);
+    let made = node.fleet.create(sandbox(0)).await.unwrap();
+    node.fleet.forget(made.id).await.unwrap();
+    assert_eq!(node.world.containers(), []);
+    assert_eq!(code(node.fleet.find(made.id, OWNER).await.unwrap_err()), FailureCode::SandboxLost);
+    let other = node.fleet.create(Sandbox { owner: STRANGER, ..sandbox(0) }).await.unwrap();
+    assert_eq!((other.id, other.owner), (made.id, STRANGER));
+    assert!(matches!(other.phase, Phase::Running(_)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn creating_twice_makes_one_container_and_deleting_twice_succeeds() {
     let node = node(5);
     let (first, second) = tokio::join!(node.fleet.create(sandbox(0)), node.fleet.create(sandbox(0)));
