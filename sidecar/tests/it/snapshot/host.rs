@@ -138,6 +138,19 @@ impl Host {
         self.restore_as(&sum(archive), archive).await
     }
 
+    /// Restores `archive` as soon as what was under way has been cleared away.
+    pub(super) async fn restore_in_turn(&self, archive: &[u8]) -> Result<RestoreReply, (u16, SnapshotErrorBody)> {
+        let in_turn = async {
+            loop {
+                match self.restore(archive).await {
+                    Err((429, _)) => tokio::task::yield_now().await,
+                    done => return done,
+                }
+            }
+        };
+        timeout(PATIENCE, in_turn).await.expect("busy for ever")
+    }
+
     pub(super) async fn restore_as(
         &self,
         sha256: &str,

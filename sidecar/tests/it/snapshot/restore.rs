@@ -139,7 +139,7 @@ async fn a_body_that_breaks_off_changes_nothing() {
     until(|| host.workspace().join(".sandbox-restore").exists()).await;
     drop(stream);
     until(|| host.archivers().is_empty() && host.listing() == before).await;
-    host.restore(&archive).await.unwrap();
+    host.restore_in_turn(&archive).await.unwrap();
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn one_is_taken_at_a_time() {
     let mut answer = String::new();
     timeout(PATIENCE, first.read_to_string(&mut answer)).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    host.restore(&archive).await.unwrap();
+    host.restore_in_turn(&archive).await.unwrap();
 }
 
 #[tokio::test]
