@@ -78,7 +78,9 @@ async fn what_only_execution_shows_is_answered_with_a_receipt_of_outcome_1() -> 
         (change(|r| r.disk_gb = u64::MAX), "resources_out_of_range", "disk_gb"),
         (change(|r| r.env_json = r#"{"A":1}"#.into()), "bad_env", "env_json"),
         (change(|r| r.env_json = r#"{"SANDBOX_IMAGE":"evil:1"}"#.into()), "image_not_allowed", "image"),
-        (change(|r| r.idle_timeout_seconds = 60), "unsupported", "idle_timeout_seconds"),
+        (change(|r| r.idle_timeout_seconds = 9), "resources_out_of_range", "idle_timeout_seconds"),
+        (change(|r| r.snapshot_destination = "ftp://h/p".into()), "bad_request", "snapshot_destination"),
+        (change(|r| r.ssh_enabled = true), "unsupported", "ssh_enabled"),
     ] {
         assert_eq!(refused_create(&world, request).await?, ("caller".into(), failure.into()), "{field}");
     }
