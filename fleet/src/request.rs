@@ -14,6 +14,7 @@ use crate::limits::{
     IDLE_TIMEOUT_S_MAX, IDLE_TIMEOUT_S_MIN, SANDBOX_LABEL_BYTES_MAX, SANDBOX_LABELS_MAX, SANDBOX_NAME_BYTES_MAX,
     SNAPSHOT_URI_BYTES_MAX,
 };
+use crate::ports::SnapshotOrder;
 
 /// Environment variables by name.
 pub type Env = BTreeMap<String, String>;
@@ -103,6 +104,41 @@ impl SnapshotUri {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A snapshot as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotWish {
+    destination: Option<SnapshotUri>,
+    workspace: bool,
+    state: bool,
+}
+
+impl SnapshotWish {
+    /// Reads what was asked; an empty destination is that of the sandbox's create.
+    ///
+    /// # Errors
+    /// `BadRequest`, with the name of the field.
+    pub fn parse(destination: &str, workspace: bool, state: bool) -> Result<Self, Failure> {
+        if !workspace && !state {
+            let message = "include_workspace or include_state: one of them must be true";
+            return Err(Failure::new(FailureCode::BadRequest, message));
+        }
+        Ok(Self { destination: SnapshotUri::parse("destination", destination)?, workspace, state })
+    }
+
+    /// What is to be taken of a sandbox that was made so.
+    ///
+    /// # Errors
+    /// `BadRequest` where neither names a place.
+    pub fn of(self, spec: &SandboxSpec) -> Result<SnapshotOrder, Failure> {
+        let Self { destination, workspace, state } = self;
+        let destination = destination.or_else(|| spec.snapshot_destination.clone()).ok_or_else(|| {
+            let message = "destination: the sandbox was created with none either";
+            Failure::new(FailureCode::BadRequest, message)
+        })?;
+        Ok(SnapshotOrder { destination, workspace, state })
     }
 }
 

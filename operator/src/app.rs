@@ -386,6 +386,10 @@ impl Census for Records {
         sandboxes.retain(|sandbox| !sandbox.phase.is_final());
         Ok(sandboxes)
     }
+
+    async fn is_whole(&self) -> Result<bool, Box<dyn Error + Send + Sync>> {
+        Ok(!self.are_restored()?)
+    }
 }
 
 /// Local chains make a block per transaction, so there nothing ever gains a second confirmation by itself.

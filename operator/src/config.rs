@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::request::{Images, Menu, Resources};
 use sandbox_process::logging::Format;
-use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch};
+use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch, words};
 use sandbox_protocol::limits::{TOKEN_LIFE_S_DEFAULT, TOKEN_LIFE_S_MAX};
 
 pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, read_keystore};
@@ -238,8 +238,8 @@ fn read_api(source: &impl Source) -> Result<ApiConfig, ConfigError> {
     };
     Ok(ApiConfig {
         tls,
-        trusted_proxies: list(source, "TRUSTED_PROXIES")?.into_iter().map(net).collect::<Result<_, _>>()?,
-        cors_origins: list(source, "CORS_ORIGINS")?.into_iter().map(origin).collect::<Result<_, _>>()?,
+        trusted_proxies: words(source, "TRUSTED_PROXIES").into_iter().map(net).collect::<Result<_, _>>()?,
+        cors_origins: words(source, "CORS_ORIGINS").into_iter().map(origin).collect::<Result<_, _>>()?,
         token_life_s: read_token_life(source)?,
     })
 }
@@ -284,8 +284,8 @@ fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
     }
     let default = or_default(source, "SANDBOX_IMAGE", "agent-sandbox-sidecar:dev".to_owned())?;
     let menu = Menu {
-        images: Images { default, allowed: list(source, "SANDBOX_IMAGES_ALLOWED")? },
-        runtimes: list(source, "SANDBOX_RUNTIMES_ALLOWED")?,
+        images: Images { default, allowed: words(source, "SANDBOX_IMAGES_ALLOWED") },
+        runtimes: words(source, "SANDBOX_RUNTIMES_ALLOWED"),
         idle_timeout_s_default: Some(or_default(source, "IDLE_TIMEOUT_SECONDS", 0)?).filter(|seconds| *seconds != 0),
     };
     Ok(EngineConfig {
@@ -304,12 +304,6 @@ fn read_pool_size(source: &impl Source) -> Result<usize, ConfigError> {
         return Ok(size);
     }
     Err(ConfigError::invalid(NAME, size.to_string(), format!("the pool holds at most {POOL_SIZE_MAX} containers")))
-}
-
-/// Words, by commas.
-fn list(source: &impl Source, name: &str) -> Result<Vec<String>, ConfigError> {
-    let text: String = or_default(source, name, String::new())?;
-    Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
 fn bridge_socket(source: &impl Source) -> Result<Option<PathBuf>, ConfigError> {

@@ -132,6 +132,8 @@ pub(crate) const SIDECAR_SLACK: Duration = Duration::from_secs(15);
 pub(crate) const SIDECAR_REPLY_BYTES_MAX: usize = EXEC_OUTPUT_BYTES_MAX * 3 + 64 * 1024;
 /// Bytes of a sidecar's refusal.
 pub(crate) const SIDECAR_ERROR_BYTES_MAX: usize = 16 * 1024;
+/// Snapshots on their way at a time, out and in; one more waits. An upload to S3 holds up to 56 MiB.
+pub(crate) const SNAPSHOTS_AT_ONCE_MAX: usize = 8;
 /// What is read of a snapshot at a time on its way into a sandbox.
 pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Longest path of a Unix socket on Linux, without its closing NUL.

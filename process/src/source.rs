@@ -93,6 +93,12 @@ where
         .transpose()
 }
 
+/// The words of `name`, by commas; none where it is not set.
+pub fn words(source: &impl Source, name: &str) -> Vec<String> {
+    let text = source.get(name).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
 /// The value of `name`, or `default` where it is not set.
 ///
 /// # Errors

@@ -117,6 +117,7 @@ async fn what_was_backed_up_is_served_after_the_records_are_lost() -> Result<()>
     let manifest = json(&world.node, &["backup", &copy])?;
     assert_eq!(manifest["keystore"].as_array().map(Vec::len), Some(1), "{manifest}");
     assert!(refusal(&world.node, &["restore", &copy])?.contains("holds records"));
+    world.create().await?;
     world.node.kill()?;
     std::fs::remove_dir_all(world.node.dir().join("data/records"))?;
     json(&world.node, &["restore", &copy])?;
@@ -126,7 +127,9 @@ async fn what_was_backed_up_is_served_after_the_records_are_lost() -> Result<()>
     assert_eq!(body.answer.context("no answer")?.receipt.receipt.outcome, 0);
     let (_, stdout, stderr) = shown(&world.customer.exec(&sandbox, "cat note").await?);
     assert_eq!(stdout, "kept\n", "{stderr}");
-    assert_eq!(engine::containers(&world.node.run_dir())?.len(), 1);
+    let swept = || async { world.node.log().contains("what they do not know is left alone").then_some(()) };
+    until("the sweep to pass", BOUND, swept).await?;
+    assert_eq!(engine::containers(&world.node.run_dir())?.len(), 2, "what was made after the copy is there");
     Ok(())
 }
 

@@ -9,16 +9,16 @@ use alloy::primitives::Address;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandbox_fleet::ports::{SnapshotOrder, Snapshots};
-use sandbox_fleet::request::SnapshotUri;
+use sandbox_fleet::ports::Snapshots;
+use sandbox_fleet::request::{SnapshotUri, SnapshotWish};
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_fleet::{Fleet, Unfinished};
+use sandbox_protocol::SandboxId;
 use sandbox_protocol::holdings::{
     ResumeBody, SandboxBody, SandboxesBody, SandboxesQuery, SnapshotBody, SnapshotRequest,
 };
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::session::Scope;
-use sandbox_protocol::{Failure, FailureCode, SandboxId};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use utoipa_axum::router::OpenApiRouter;
@@ -182,15 +182,10 @@ async fn snapshot(
     InBody(asked): InBody<SnapshotRequest, API_SMALL_BODY_BYTES_MAX>,
 ) -> Result<Json<SnapshotBody>, ApiError> {
     let owner = session.may(Scope::SandboxesWrite)?;
-    let bad = |message: &str| ApiError::NotDone(Failure::new(FailureCode::BadRequest, message));
-    if !asked.include_workspace && !asked.include_state {
-        return Err(bad("include_workspace or include_state: one of them must be true"));
-    }
-    let named = SnapshotUri::parse("destination", &asked.destination).map_err(ApiError::NotDone)?;
+    let wish = SnapshotWish::parse(&asked.destination, asked.include_workspace, asked.include_state);
+    let wish = wish.map_err(ApiError::NotDone)?;
     let visit = within(API_KEEPER_TIMEOUT, holdings.fleet.visit(id, owner)).await?;
-    let destination = named.or_else(|| visit.sandbox.spec.snapshot_destination.clone());
-    let destination = destination.ok_or_else(|| bad("destination: the sandbox was created with none either"))?;
-    let order = SnapshotOrder { destination, workspace: asked.include_workspace, state: asked.include_state };
+    let order = wish.of(&visit.sandbox.spec).map_err(ApiError::NotDone)?;
     let _turn = holdings.at_once.try_acquire().map_err(|_| ApiError::Busy("too many snapshots are taken"))?;
     let taken = timeout(SNAPSHOT_TIMEOUT, holdings.snapshots.take(&visit.sandbox, &visit.instance, &order)).await;
     let taken = taken.map_err(|_| ApiError::TooSlow("store for snapshots"))?.map_err(|error| {

@@ -55,6 +55,12 @@ pub(crate) trait Census: Send + Sync + 'static {
     /// # Errors
     /// It is not known; that says nothing of any sandbox.
     async fn living(&self) -> Result<Vec<Sandbox>, Box<dyn Error + Send + Sync>>;
+
+    /// Whether what is in no record was in none ever: not so where the records came from a copy.
+    ///
+    /// # Errors
+    /// It is not known.
+    async fn is_whole(&self) -> Result<bool, Box<dyn Error + Send + Sync>>;
 }
 
 /// What keeps the host as it should be while the node runs.

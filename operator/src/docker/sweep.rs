@@ -28,7 +28,12 @@ struct Listed {
 }
 
 /// Removes what is nobody's. Without knowledge of both sides nothing is removed.
+/// Records that came from a copy know too little for it.
 pub(super) async fn sweep(host: &Host, pool: &Pool, census: &dyn Census) -> Result<(), SweepError> {
+    if !census.is_whole().await.map_err(SweepError::Census)? {
+        tracing::warn!("the records came from a copy: what they do not know is left alone; `operator adopt` lists it");
+        return Ok(());
+    }
     let mut vessels: HashSet<String> = host.ground.disks.vessels().map_err(DockerError::from)?.into_iter().collect();
     vessels.extend(host.ground.places.vessels());
     let volumes = host.engine.volumes(&host.label()).await?;

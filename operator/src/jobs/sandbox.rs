@@ -3,8 +3,7 @@
 use alloy::primitives::U256;
 use alloy::sol_types::SolValue;
 use sandbox_fleet::Unfinished;
-use sandbox_fleet::ports::SnapshotOrder;
-use sandbox_fleet::request::{SnapshotUri, sandbox_spec};
+use sandbox_fleet::request::{SnapshotUri, SnapshotWish, sandbox_spec};
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox};
 use sandbox_protocol::abi::{
     ResumeRequest, SandboxCreateRequest, SandboxCreateResponse, SandboxIdRequest, SandboxSnapshotRequest,
@@ -83,14 +82,9 @@ pub(super) async fn delete(call: JobCall) -> Result<Work, Unfinished> {
 pub(super) async fn snapshot(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxSnapshotRequest = call.request()?;
     let id = named(&call, &request.sidecar_endpoint)?;
-    if !request.include_workspace && !request.include_state {
-        return Err(bad("include_workspace or include_state: one of them must be true").into());
-    }
-    let asked = SnapshotUri::parse("destination", &request.destination)?;
+    let wish = SnapshotWish::parse(&request.destination, request.include_workspace, request.include_state)?;
     let visit = call.parts().fleet.visit(id, call.caller).await?;
-    let destination = asked.or_else(|| visit.sandbox.spec.snapshot_destination.clone());
-    let destination = destination.ok_or_else(|| bad("destination: the sandbox was created with none either"))?;
-    let order = SnapshotOrder { destination, workspace: request.include_workspace, state: request.include_state };
+    let order = wish.of(&visit.sandbox.spec)?;
     let taking = call.parts().snapshots.take(&visit.sandbox, &visit.instance, &order);
     let taken = tokio::time::timeout(SNAPSHOT_TIMEOUT, taking).await;
     let taken = taken.map_err(|_| late("the snapshot is not written in time"))?.map_err(|error| {

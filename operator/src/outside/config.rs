@@ -7,7 +7,7 @@ use alloy::transports::http::reqwest::Url;
 use sandbox_outbound::address::{AddressError, Exceptions, Guard};
 use sandbox_outbound::blobs::{self, IpfsConfig, S3Config, StoresConfig, StoresError};
 use sandbox_outbound::egress::{self, EgressBounds, EgressConfig, HostService, HostServices, Rules, ServiceError};
-use sandbox_process::source::{ConfigError, Source, optional, or_default, switch};
+use sandbox_process::source::{ConfigError, Source, optional, or_default, switch, words};
 use serde::Deserialize;
 
 /// What sandboxes may reach, and where their snapshots may go.
@@ -56,7 +56,7 @@ impl OutsideConfig {
             bytes_per_second_max: optional(source, "EGRESS_BYTES_PER_SECOND_MAX")?,
             s3: s3(source)?,
             ipfs: optional::<Url>(source, "SNAPSHOT_IPFS_RPC_URL")?.map(|rpc_url| IpfsConfig { rpc_url }),
-            file_roots: words(source, "SNAPSHOT_DIRS")?.into_iter().map(PathBuf::from).collect(),
+            file_roots: words(source, "SNAPSHOT_DIRS").into_iter().map(PathBuf::from).collect(),
         })
     }
 
@@ -118,7 +118,7 @@ fn s3(source: &impl Source) -> Result<Option<S3Config>, ConfigError> {
         access_key_id: access_key_id.clone().unwrap_or_default(),
         secret_access_key: String::new(),
         path_style: switch(source, "SNAPSHOT_S3_PATH_STYLE")?,
-        buckets: words(source, "SNAPSHOT_S3_BUCKETS")?,
+        buckets: words(source, "SNAPSHOT_S3_BUCKETS"),
     };
     if access_key_id.is_none() {
         return Ok(None);
@@ -128,9 +128,4 @@ fn s3(source: &impl Source) -> Result<Option<S3Config>, ConfigError> {
     let secret = std::fs::read_to_string(&path)
         .map_err(|error| ConfigError::invalid(SECRET, path.display().to_string(), error.to_string()))?;
     Ok(Some(S3Config { secret_access_key: secret.trim().to_owned(), ..account }))
-}
-
-fn words(source: &impl Source, name: &'static str) -> Result<Vec<String>, ConfigError> {
-    let text: String = or_default(source, name, String::new())?;
-    Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }

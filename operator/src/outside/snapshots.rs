@@ -13,19 +13,30 @@ use sandbox_outbound::blobs::{self, BlobError, Location, Whose};
 use sandbox_protocol::FailureCode;
 use sandbox_protocol::snapshot::{ExportQuery, Sha256};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use super::{OutsideConfig, OutsideError};
+use crate::limits::SNAPSHOTS_AT_ONCE_MAX;
 use crate::sidecars::{SnapshotError, SocketSidecars};
 
 /// The stores, and the sidecars that they are filled from.
 pub(crate) struct Stores {
     stores: blobs::Stores,
     sidecars: Arc<SocketSidecars>,
+    /// Each transfer takes buffers, whoever asked for it: jobs and the API share these.
+    at_once: Semaphore,
 }
 
 impl Stores {
     /// The stores of this host.
     pub(crate) fn new(config: &OutsideConfig, sidecars: Arc<SocketSidecars>) -> Result<Self, OutsideError> {
-        Ok(Self { stores: config.stores()?, sidecars })
+        Ok(Self { stores: config.stores()?, sidecars, at_once: Semaphore::const_new(SNAPSHOTS_AT_ONCE_MAX) })
+    }
+
+    /// Waits for room; who asks bounds the wait.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, PortError> {
+        let turn = self.at_once.acquire().await;
+        turn.map_err(|closed| PortError::new(FailureCode::Internal, "the operator takes no snapshots", closed))
     }
 
     /// The place that a customer named, if it may name it.
@@ -47,6 +58,7 @@ impl Snapshots for Stores {
         wanted: &SnapshotOrder,
     ) -> Result<Snapshot, PortError> {
         let location = self.place(sandbox, &wanted.destination)?;
+        let _turn = self.turn().await?;
         let query = ExportQuery { workspace: wanted.workspace, state: wanted.state };
         let stream = self.sidecars.export(instance, query).await.map_err(of_sidecar)?;
         let stored = self.stores.put(&location, stream, None).await;
@@ -58,6 +70,7 @@ impl Snapshots for Stores {
 
     async fn restore(&self, sandbox: &Sandbox, instance: &Instance, from: &SnapshotUri) -> Result<(), PortError> {
         let location = self.place(sandbox, from)?;
+        let _turn = self.turn().await?;
         let unreadable = |error| refused(error, FailureCode::SnapshotUnreadable);
         let (stream, expected) = self.stores.get(&location).await.map_err(unreadable)?;
         self.sidecars.restore(instance, Sha256(expected.sha256), stream).await.map_err(of_sidecar)

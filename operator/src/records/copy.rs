@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 
 use super::{Records, RecordsError, STORE_DIR, VERSION_KEY, Write};
 
+/// Set for good where the records came from a copy.
+const RESTORED_KEY: &[u8] = b"restored";
 /// The layout of records that are being restored: whatever opens them half-way refuses them.
 const HALF_RESTORED: u64 = u64::MAX;
 
@@ -59,11 +61,17 @@ impl Records {
             records.tree.insert(key, value).map_err(RecordsError::Write)?;
         }
         records.disk.sync()?;
+        records.write_now(RESTORED_KEY, &true)?;
         let version = version.ok_or(RecordsError::Damaged { line: count })?;
         records.tree.insert(VERSION_KEY, version).map_err(RecordsError::Write)?;
         records.disk.sync()?;
         records.check_version()?;
         Ok(count)
+    }
+
+    /// Whether these records came from a copy, so that what was made after it is not in them.
+    pub(crate) fn are_restored(&self) -> Result<bool, RecordsError> {
+        Ok(self.read(RESTORED_KEY)?.unwrap_or(false))
     }
 }
 
@@ -115,6 +123,8 @@ mod tests {
         let (copy, count) = copied(from.path()).await;
         assert_eq!(Records::restore(to.path(), BufReader::new(copy)).unwrap(), count);
         let (records, _guard) = Records::open(to.path()).unwrap();
+        assert!(records.are_restored().unwrap());
+        assert!(!Records::open(from.path()).unwrap().0.are_restored().unwrap());
         assert_eq!(records.open_calls().unwrap(), [call(1), call(2)]);
         assert_eq!(records.cursor().unwrap(), Some(9));
     }
