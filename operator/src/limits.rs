@@ -44,8 +44,6 @@ pub(crate) const RECOUNT_PAUSE: Duration = Duration::from_secs(20);
 pub(crate) const VIEW_AGE_MAX: Duration = Duration::from_secs(20);
 /// Age of the newest block, by its own time, at which no effect begins. Local chains make blocks only when there is cause.
 pub(crate) const HEAD_AGE_S_MAX: u64 = 120;
-/// How often the newest block is looked at though its number is the same: a fork may have its length.
-pub(crate) const HEAD_RECHECK: Duration = Duration::from_secs(2);
 /// Transactions that wait for the key; the sender of one more waits itself.
 pub(crate) const SENDER_QUEUE_MAX: usize = 64;
 /// Notes of answered calls that wait. One that finds no room is not lost: open answers are looked for as well.

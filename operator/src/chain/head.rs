@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::blocks::{self, Block, BlockError};
+use super::blocks::{self, Block};
 use super::until_answered_within;
-use crate::limits::{HEAD_LOOKS_MAX, HEAD_PAUSE, HEAD_RECHECK, HEAD_SILENCE_MAX, SUBSCRIBE_TIMEOUT, VIEW_AGE_MAX};
+use crate::limits::{HEAD_LOOKS_MAX, HEAD_PAUSE, HEAD_SILENCE_MAX, SUBSCRIBE_TIMEOUT, VIEW_AGE_MAX};
 
 /// What is known of the newest block.
 #[derive(Debug, Clone)]
@@ -30,8 +30,6 @@ pub(crate) struct Head {
 pub(crate) struct Look {
     /// The block.
     pub(crate) block: Block,
-    /// When the block itself was last read, and not its number alone.
-    checked: Instant,
     /// When the node last said that it is the newest.
     pub(crate) at: Instant,
 }
@@ -65,9 +63,9 @@ struct Publisher {
 
 /// Follows the head until `stop`, starting from the block it first finds.
 pub(crate) async fn follow(chain: Chain, ws_url: Option<Url>, stop: CancellationToken) -> Head {
-    let (block, now) = (newest(&chain).await, Instant::now());
-    let (height, heights) = watch::channel(block.number);
-    let (looks, looked) = watch::channel(Look { block, checked: now, at: now });
+    let first = newest(&chain).await;
+    let (height, heights) = watch::channel(first.block.number);
+    let (looks, looked) = watch::channel(first);
     let publish = Publisher { height, looks };
     tokio::spawn(stop.run_until_cancelled_owned(async move {
         loop {
@@ -110,16 +108,9 @@ async fn subscribed(chain: &Chain, url: &Url, publish: &Publisher) -> Result<(),
     }
 }
 
-/// Looks at the head; whether it had moved on. While its number stays, the block is looked at only now and then.
+/// Looks at the head; whether it had moved on. The block is read and not its number alone: a fork may have its length.
 async fn look(chain: &Chain, publish: &Publisher) -> bool {
-    let known = *publish.looks.borrow();
-    let number = until_answered_within("head", HEAD_SILENCE_MAX, || chain.head()).await;
-    let now = Instant::now();
-    let look = if number == known.block.number && now.duration_since(known.checked) < HEAD_RECHECK {
-        Look { at: now, ..known }
-    } else {
-        Look { block: newest(chain).await, checked: now, at: now }
-    };
+    let look = newest(chain).await;
     publish.looks.send_replace(look);
     let moved = look.block.number > *publish.height.borrow();
     if moved {
@@ -128,9 +119,9 @@ async fn look(chain: &Chain, publish: &Publisher) -> bool {
     moved
 }
 
-async fn newest(chain: &Chain) -> Block {
-    let ask = || async { blocks::at(chain, chain.head().await?).await?.ok_or(BlockError::NotYet) };
-    until_answered_within("newest block", HEAD_SILENCE_MAX, ask).await
+async fn newest(chain: &Chain) -> Look {
+    let block = until_answered_within("newest block", HEAD_SILENCE_MAX, || blocks::newest(chain)).await;
+    Look { block, at: Instant::now() }
 }
 
 #[cfg(test)]
@@ -141,7 +132,7 @@ mod tests {
         let now = (Instant::now() + answered_ago, SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000) + made_ago);
         let block = Block { number: 1, hash: Default::default(), parent: Default::default(), time_s: 1_000_000 };
         let at = now.0 - answered_ago;
-        assert_eq!(Look { block, checked: at, at }.staleness(now, age_s_max), expected);
+        assert_eq!(Look { block, at }.staleness(now, age_s_max), expected);
     }
 
     #[test]

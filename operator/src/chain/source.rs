@@ -87,7 +87,7 @@ impl Source {
         }
         let last = head.number.saturating_sub(self.confirmations);
         while next <= last {
-            match self.read(next, last.min(next + LOG_RANGE_BLOCKS_MAX - 1)).await? {
+            match self.read(next, last.min(next + LOG_RANGE_BLOCKS_MAX - 1), head).await? {
                 Read::UpTo(block) => {
                     next = block.number + 1;
                     self.clear_suspects(block).await?;
@@ -120,12 +120,14 @@ impl Source {
         until_answered("deployed block", || async { blueprint.deployedBlock().call().await }).await
     }
 
-    /// Takes in `from..=to`, or as much of it as the node serves.
-    async fn read(&self, from: u64, mut to: u64) -> Result<Read, RecordsError> {
+    /// Takes in `from..=to`, or as much of it as the node serves. `head` was the newest block a moment ago.
+    async fn read(&self, from: u64, mut to: u64, head: Block) -> Result<Read, RecordsError> {
         let before = self.trail_at(from.checked_sub(1))?;
+        let mut known = Some(head);
         let mut pause = RETRY_PAUSE_MIN;
         let (found, tip) = loop {
-            match self.look(from, to, before).await {
+            let tip = known.take().filter(|block| block.number == to);
+            match self.look(from, (to, tip), before).await {
                 Ok(Some((found, tip))) => break (found, tip),
                 Ok(None) => return Ok(Read::Fork),
                 Err(LookupError::Block(BlockError::NotYet)) => return Ok(Read::Absent),
@@ -143,9 +145,17 @@ impl Source {
         Ok(Read::UpTo(tip))
     }
 
-    /// What is in `from..=to`, and its last block; `None` where it does not follow on the block `before`.
-    async fn look(&self, from: u64, to: u64, before: Option<B256>) -> Result<Option<(Found, Block)>, LookupError> {
-        let tip = self.block(to).await?;
+    /// What is in `from..=to`, and its last block, where that is not known; `None` where it does not follow on the block `before`.
+    async fn look(
+        &self,
+        from: u64,
+        (to, tip): (u64, Option<Block>),
+        before: Option<B256>,
+    ) -> Result<Option<(Found, Block)>, LookupError> {
+        let tip = match tip {
+            Some(tip) => tip,
+            None => self.block(to).await?,
+        };
         let parent = if from == to {
             Some(tip.parent)
         } else {

@@ -23,7 +23,7 @@ pub const ASK_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 pub const MINED_WITHIN_DEFAULT: Duration = Duration::from_secs(120);
 /// Pause between two looks at something that is awaited on chain, doubled from the least to the most: chains that make a
 /// block per transaction have it at once, others in seconds.
-pub const CHAIN_PAUSE_MIN: Duration = Duration::from_millis(4);
+pub const CHAIN_PAUSE_MIN: Duration = Duration::from_millis(2);
 /// See [`CHAIN_PAUSE_MIN`].
 pub const CHAIN_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// How long a transaction is waited for before it is replaced by one that pays more, unless the caller says otherwise.

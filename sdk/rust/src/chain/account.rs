@@ -1,7 +1,9 @@
 //! A key that sends: simulate, sign, broadcast, pay more where that is needed, wait with a bound.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use alloy::eips::eip1559::Eip1559Estimation;
 use alloy::network::{EthereumWallet, TransactionBuilder as _};
 use alloy::primitives::{Address, B256};
 use alloy::providers::{DynProvider, Provider as _};
@@ -9,10 +11,11 @@ use alloy::rpc::types::TransactionReceipt;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolEvent;
 use alloy::transports::TransportError;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Chain;
-use super::broadcast::{Broadcast, Patience, Unmined};
+use super::broadcast::{Broadcast, Market, Patience, Unmined};
 use super::pause::Pause;
 use crate::calls::Invocation;
 use crate::deployment::Deployment;
@@ -36,6 +39,8 @@ pub struct Sender {
     patience: Patience,
     nonces: Nonces,
     gas_max: Option<u64>,
+    /// Held from the question for a nonce until a node has the transaction. Clones share it, so that many may send at once.
+    turn: Arc<Mutex<()>>,
 }
 
 /// Which nonce a transaction gets where others of the key are in no block yet.
@@ -196,6 +201,7 @@ impl Sender {
             patience: Patience { bump_after: BUMP_AFTER_DEFAULT, fee_max: None },
             nonces: Nonces::Append,
             gas_max: None,
+            turn: Arc::default(),
         }
     }
 
@@ -226,26 +232,35 @@ impl Sender {
         transaction: alloy::rpc::types::TransactionRequest,
     ) -> Result<Mined, SendError> {
         let transaction = transaction.with_from(self.address());
-        let estimate =
-            self.provider.estimate_gas(transaction.clone()).await.map_err(refused_or(SendError::Simulate))?;
+        let market = Market { provider: &self.provider, fee_max: self.patience.fee_max };
+        let estimate = self.provider.estimate_gas(transaction.clone());
+        let (estimate, chain_id, fees) = tokio::join!(estimate, self.provider.get_chain_id(), market.fees());
+        let estimate = estimate.map_err(refused_or(SendError::Simulate))?;
         let gas = estimate.saturating_add(estimate / 4).saturating_add(HOOK_GAS_RESERVE);
         if let Some(max) = self.gas_max.filter(|max| gas > *max) {
             return Err(SendError::TooMuchGas { gas, max });
         }
-        let chain_id = self.provider.get_chain_id().await.map_err(SendError::Broadcast)?;
-        self.broadcast(transaction.with_gas_limit(gas).with_chain_id(chain_id)).await
+        let (chain_id, fees) = (chain_id.map_err(SendError::Broadcast)?, fees.map_err(SendError::Broadcast)?);
+        let transaction = transaction.with_gas_limit(gas).with_chain_id(chain_id);
+        self.broadcast(transaction, market, fees).await
     }
 
     /// Sends until it is in a block. The nonce is asked of the node each time: a cached one fails as soon as the key is used
     /// elsewhere too, and one that somebody else took in between is asked for again.
-    async fn broadcast(&self, transaction: alloy::rpc::types::TransactionRequest) -> Result<Mined, SendError> {
+    async fn broadcast(
+        &self,
+        transaction: alloy::rpc::types::TransactionRequest,
+        market: Market<'_>,
+        fees: Eip1559Estimation,
+    ) -> Result<Mined, SendError> {
         let mut tries = 0;
         loop {
             tries += 1;
+            let turn = self.turn.clone().lock_owned().await;
             let request = transaction.clone().with_nonce(self.nonce().await?);
-            let (provider, wallet) = (&self.provider, &self.wallet);
-            let sending = Broadcast { provider, wallet, request, patience: self.patience, within: self.mined_within };
-            match sending.run().await {
+            let (wallet, bump_after, within) = (&self.wallet, self.patience.bump_after, self.mined_within);
+            let sending = Broadcast { market, wallet, request, bump_after, within, turn: Some(turn) };
+            match sending.run(fees).await {
                 Ok(receipt) => return mined(receipt),
                 Err(Unmined::Failed(error)) => return Err(error),
                 Err(Unmined::NonceUsed(error)) if tries >= NONCE_TRIES_MAX => return Err(SendError::Broadcast(error)),
@@ -258,10 +273,9 @@ impl Sender {
         let until = Instant::now() + self.patience.bump_after;
         let mut pause = Pause::new();
         loop {
-            let mined = self.provider.get_transaction_count(self.address());
-            let known = self.provider.get_transaction_count(self.address()).pending();
-            let known = known.await.map_err(SendError::Broadcast)?;
-            let mined = mined.await.map_err(SendError::Broadcast)?;
+            let mined = async { self.provider.get_transaction_count(self.address()).await };
+            let known = async { self.provider.get_transaction_count(self.address()).pending().await };
+            let (mined, known) = tokio::try_join!(mined, known).map_err(SendError::Broadcast)?;
             if self.nonces == Nonces::Append || known <= mined {
                 return Ok(known.max(mined));
             }

@@ -11,6 +11,7 @@ use alloy::primitives::{B256, Bytes};
 use alloy::providers::{DynProvider, Provider as _};
 use alloy::rpc::types::{TransactionReceipt, TransactionRequest};
 use alloy::transports::{TransportError, TransportErrorKind};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::account::SendError;
@@ -26,15 +27,26 @@ pub struct Patience {
     pub fee_max: Option<u128>,
 }
 
+/// What a transaction costs, within a bound.
+#[derive(Clone, Copy)]
+pub(super) struct Market<'a> {
+    pub(super) provider: &'a DynProvider,
+    /// See [`Patience::fee_max`].
+    pub(super) fee_max: Option<u128>,
+}
+
 /// A transaction on its way.
 pub(super) struct Broadcast<'a> {
-    pub(super) provider: &'a DynProvider,
+    pub(super) market: Market<'a>,
     pub(super) wallet: &'a EthereumWallet,
     /// Complete but for the fees.
     pub(super) request: TransactionRequest,
-    pub(super) patience: Patience,
+    /// How long it is waited for at one price.
+    pub(super) bump_after: Duration,
     /// How long it is waited for in all.
     pub(super) within: Duration,
+    /// Let go of once a node has it, and with it its nonce.
+    pub(super) turn: Option<OwnedMutexGuard<()>>,
 }
 
 /// What a node said of a transaction that it was sent.
@@ -87,11 +99,23 @@ impl Attempts {
     }
 }
 
+impl Market<'_> {
+    /// What the chain asks for now, within the bound.
+    pub(super) async fn fees(&self) -> Result<Eip1559Estimation, TransportError> {
+        Ok(bounded(self.provider.estimate_eip1559_fees().await?, self.fee_max))
+    }
+
+    /// Enough to replace a transaction of these fees, and what the chain asks for now; `None` where the bound forbids it.
+    async fn dearer(&self, fees: Eip1559Estimation) -> Option<Eip1559Estimation> {
+        let market = self.fees().await.ok();
+        dearer(fees, market, self.fee_max)
+    }
+}
+
 impl Broadcast<'_> {
-    /// Returns when one attempt is in a block.
-    pub(super) async fn run(self) -> Result<TransactionReceipt, Unmined> {
+    /// Returns when one attempt is in a block, of which the first pays `fees`.
+    pub(super) async fn run(mut self, mut fees: Eip1559Estimation) -> Result<TransactionReceipt, Unmined> {
         let until = Instant::now() + self.within;
-        let mut fees = self.market().await.map_err(broadcast)?;
         let mut attempts = Attempts::default();
         loop {
             let (hash, raw) = self.signed(fees).await.map_err(broadcast)?;
@@ -100,17 +124,17 @@ impl Broadcast<'_> {
             tracing::debug!(transaction = %hash, ?said, fee = fees.max_fee_per_gas, "sent");
             attempts.note(said);
             match said {
-                Said::Taken => {}
+                Said::Taken => self.turn = None,
                 _ if attempts.may_be_known() && attempts.unheard < BROADCAST_TRIES_MAX => {}
                 Said::NonceUsed => return Err(Unmined::NonceUsed(error)),
                 Said::TooCheap if attempts.hashes.len() < BROADCAST_TRIES_MAX => {
-                    fees = self.dearer(fees).await.ok_or(broadcast(error))?;
+                    fees = self.market.dearer(fees).await.ok_or(broadcast(error))?;
                     continue;
                 }
                 Said::TooCheap | Said::Refused | Said::Nothing => return Err(broadcast(error)),
             }
             // One that no node has confirmed to have is sent again soon, at the same price.
-            let patience = if said == Said::Nothing { CHAIN_PAUSE_MAX } else { self.patience.bump_after };
+            let patience = if said == Said::Nothing { CHAIN_PAUSE_MAX } else { self.bump_after };
             if let Some(receipt) = self.look(&attempts.hashes, until.min(Instant::now() + patience)).await {
                 return Ok(receipt);
             }
@@ -119,7 +143,7 @@ impl Broadcast<'_> {
                 return Err(Unmined::Failed(SendError::NotMined { transaction: hash, waited_s }));
             }
             if said != Said::Nothing {
-                fees = self.dearer(fees).await.unwrap_or(fees);
+                fees = self.market.dearer(fees).await.unwrap_or(fees);
             }
         }
     }
@@ -129,7 +153,7 @@ impl Broadcast<'_> {
         let mut pause = Pause::new();
         loop {
             for hash in attempts.iter().rev() {
-                match self.provider.get_transaction_receipt(*hash).await {
+                match self.market.provider.get_transaction_receipt(*hash).await {
                     Ok(Some(receipt)) => return Some(receipt),
                     Ok(None) => {}
                     Err(error) => tracing::debug!(%hash, %error, "the node did not answer for a transaction"),
@@ -143,7 +167,7 @@ impl Broadcast<'_> {
     }
 
     async fn send(&self, raw: &[u8]) -> (Said, TransportError) {
-        match self.provider.send_raw_transaction(raw).await {
+        match self.market.provider.send_raw_transaction(raw).await {
             Ok(_) => (Said::Taken, TransportErrorKind::custom_str("taken, but in no block")),
             Err(error) => (said(&error), error),
         }
@@ -157,17 +181,6 @@ impl Broadcast<'_> {
             .with_max_priority_fee_per_gas(fees.max_priority_fee_per_gas);
         let signed = request.build(self.wallet).await.map_err(TransportErrorKind::custom)?;
         Ok((*signed.tx_hash(), signed.encoded_2718().into()))
-    }
-
-    /// What the chain asks for now, within the bound.
-    async fn market(&self) -> Result<Eip1559Estimation, TransportError> {
-        Ok(bounded(self.provider.estimate_eip1559_fees().await?, self.patience.fee_max))
-    }
-
-    /// Enough to replace a transaction of these fees, and what the chain asks for now; `None` where the bound forbids it.
-    async fn dearer(&self, fees: Eip1559Estimation) -> Option<Eip1559Estimation> {
-        let market = self.market().await.ok();
-        dearer(fees, market, self.patience.fee_max)
     }
 }
 

@@ -128,9 +128,9 @@ impl Account {
     /// # Errors
     /// [`CustomerError`].
     pub async fn submit_job(&self, service: u64, request: JobRequest) -> Result<SubmittedJob, CustomerError> {
-        self.chain().own_service(service).await?;
         let job = request.job.id();
-        let cost = self.chain().call_cost(service, job).await?;
+        let cost = async { Ok(self.chain().call_cost(service, job).await?) };
+        let (_, cost) = tokio::try_join!(self.chain().own_service(service), cost)?;
         let value = self.provide(cost).await?;
         let call = calls::submit_job(self.deployment(), service, job, request.inputs.clone(), value);
         let mined = self.send(&call).await?;

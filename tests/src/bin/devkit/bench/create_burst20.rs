@@ -47,28 +47,21 @@ pub(super) async fn run() -> Result<()> {
     Ok(())
 }
 
-/// One account sends one transaction after the other; everything else is at once.
+/// Everything at once, by one account.
 async fn burst(customer: &Customer) -> Result<Vec<SandboxId>> {
-    let mut creating = JoinSet::new();
+    let mut using = JoinSet::new();
     for _ in 0..BURST {
-        let submitted = customer.submit(CreateBuilder::new().build()?).await?;
         let customer = customer.clone();
-        creating.spawn(async move {
-            let origin = customer.settled(&submitted).await?;
-            anyhow::Ok(SandboxId { origin, slot: 0 })
+        using.spawn(async move {
+            let submitted = customer.submit(CreateBuilder::new().build()?).await?;
+            let sandbox = SandboxId { origin: customer.settled(&submitted).await?, slot: 0 };
+            customer.exec_true(sandbox).await?;
+            anyhow::Ok(sandbox)
         });
     }
     let mut sandboxes = Vec::new();
-    let mut executing = JoinSet::new();
-    while let Some(created) = creating.join_next().await {
-        let sandbox = created.context("a create panicked")??;
-        sandboxes.push(sandbox);
-        let submitted = customer.submit_true(sandbox).await?;
-        let customer = customer.clone();
-        executing.spawn(async move { customer.settled(&submitted).await });
-    }
-    while let Some(executed) = executing.join_next().await {
-        executed.context("an exec panicked")??;
+    while let Some(used) = using.join_next().await {
+        sandboxes.push(used.context("a customer panicked")??);
     }
     Ok(sandboxes)
 }

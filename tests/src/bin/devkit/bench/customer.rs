@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use sandbox_protocol::http::CallBody;
 use sandbox_protocol::{CallKey, SandboxId};
 use sandbox_sdk::Account;
 use sandbox_sdk::answers::Answers;
@@ -30,9 +31,10 @@ impl Customer {
         Ok(SandboxId { origin, slot: 0 })
     }
 
+    /// Runs `true`; returns with its proven answer.
     pub(super) async fn exec_true(&self, sandbox: SandboxId) -> Result<()> {
         let submitted = self.submit_true(sandbox).await?;
-        self.settled(&submitted).await.map(drop)
+        self.answered(&submitted).await
     }
 
     /// Sends `true`; what comes of it is not waited for.
@@ -49,11 +51,14 @@ impl Customer {
         Ok(self.account.submit_job(self.service, request).await?)
     }
 
-    /// Waits until a job is answered well, and its receipt settled.
+    /// Waits until a job is answered well: the operator has signed its answer, and the proof was checked.
+    pub(super) async fn answered(&self, submitted: &SubmittedJob) -> Result<()> {
+        well(self.answers.wait_for(submitted, BOUND).await?)
+    }
+
+    /// Waits until a job is answered well, and its receipt is on chain.
     pub(super) async fn settled(&self, submitted: &SubmittedJob) -> Result<CallKey> {
-        let body = self.answers.wait_until_settled(submitted, BOUND).await?;
-        let answer = body.answer.context("no answer")?;
-        ensure!(answer.receipt.receipt.outcome == 0, "{}", answer.response_json);
+        well(self.answers.wait_until_settled(submitted, BOUND).await?)?;
         Ok(submitted.key)
     }
 
@@ -61,4 +66,10 @@ impl Customer {
         let submitted = self.submit(request).await?;
         self.settled(&submitted).await
     }
+}
+
+fn well(body: CallBody) -> Result<()> {
+    let answer = body.answer.context("no answer")?;
+    ensure!(answer.receipt.receipt.outcome == 0, "{}", answer.response_json);
+    Ok(())
 }
