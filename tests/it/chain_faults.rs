@@ -1,6 +1,6 @@
 //! A chain that fails and goes back, and an operator that does every job once all the same.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use alloy::primitives::U256;
 use alloy::providers::Provider as _;
@@ -186,5 +186,42 @@ async fn while_the_chain_is_silent_the_api_answers_and_afterwards_the_work_goes_
     assert_eq!(shaky.receipts(&[ran.key]).await?, [0]);
     shaky.node.play(Script::Behind { blocks: 3 });
     shaky.answered_once(&[ran.key]).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_log_no_node_told_of_is_found_by_its_id() -> Result<()> {
+    let shaky = Shaky::new().await?;
+    shaky.node.play(Script::Deaf);
+    let submitted = shaky.account.submit_job(shaky.world.service, CreateBuilder::new().build()?).await?;
+    shaky.world.node.has_read(submitted.block).await?;
+    assert_eq!(shaky.containers()?.len(), 0);
+    shaky.node.play(Script::Well);
+    shaky.answered_once(&[submitted.key]).await?;
+    assert!(shaky.world.node.log().contains("a call that no log told of is taken in"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_begins_while_the_newest_block_is_an_old_one() -> Result<()> {
+    let mut world = World::with(|node| {
+        node.set("HEAD_AGE_MAX_SECONDS", "3");
+        // A heartbeat would make a block.
+        node.set("HEARTBEAT_SECONDS", "0");
+    })
+    .await?;
+    world.node.stop().await?;
+    let account = world.ground.account(CUSTOMER).await?;
+    let submitted = account.submit_job(world.service, CreateBuilder::new().build()?).await?;
+    // The local chain's clock runs ahead: each of its blocks is a second after the one before.
+    let made = Duration::from_secs(account.chain().time().await?);
+    let old = || async { (SystemTime::UNIX_EPOCH.elapsed().ok()? > made + Duration::from_secs(4)).then_some(()) };
+    until("the newest block to be old", BOUND, old).await?;
+    world.node.start().await?;
+    let waits = || async { (world.node.metric("sandbox_calls_queued").await.ok()? == 1.0).then_some(()) };
+    until("the call to wait", BOUND, waits).await?;
+    assert_eq!(engine::containers(&world.node.run_dir())?.len(), 0);
+    world.ground.chain.mine(1).await?;
+    Answers::new(account)?.wait_for(&submitted, BOUND).await?;
     Ok(())
 }

@@ -13,6 +13,7 @@ mod image;
 mod journey;
 mod lifecycle;
 mod operations;
+mod operators;
 mod packaging;
 mod pool;
 mod quotes;

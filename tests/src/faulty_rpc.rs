@@ -39,6 +39,10 @@ pub enum Script {
         /// One of so many succeeds.
         one_in: u64,
     },
+    /// It answers, but takes no transaction.
+    Mute,
+    /// It answers, but has no logs.
+    Deaf,
     /// It answers, but its newest block is so many blocks old, now and then.
     Behind {
         /// How many.
@@ -58,6 +62,7 @@ enum Fault {
     Late(Duration),
     ServerError,
     Truncated,
+    NoLogs,
     OldHead(u64),
 }
 
@@ -134,7 +139,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 impl Shared {
     async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
         let asked = request.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
-        let fault = self.fault();
+        let fault = self.fault(&asked);
         if fault != Fault::None {
             self.faults.fetch_add(1, Ordering::Relaxed);
         }
@@ -146,23 +151,53 @@ impl Shared {
             }
             Fault::Late(time) => pass(time).await,
             Fault::ServerError => return response(StatusCode::INTERNAL_SERVER_ERROR, whole("out of order".into())),
-            Fault::None | Fault::Lost | Fault::Truncated | Fault::OldHead(_) => {}
+            Fault::None | Fault::Lost | Fault::Truncated | Fault::NoLogs | Fault::OldHead(_) => {}
         }
-        let sent =
-            self.client.post(self.upstream.clone()).header("content-type", "application/json").body(asked.clone());
-        let answered = sent.send().await.map_err(io::Error::other)?.bytes().await.map_err(io::Error::other)?;
+        let answered = self.ask(asked.clone()).await?;
         match fault {
             Fault::Lost => Err(io::ErrorKind::ConnectionReset.into()),
             Fault::Truncated => response(StatusCode::OK, cut(&answered)),
-            Fault::OldHead(blocks) => response(StatusCode::OK, whole(aged(&asked, answered, blocks))),
+            Fault::NoLogs => response(StatusCode::OK, whole(with_result(answered, json!([])))),
+            Fault::OldHead(blocks) => response(StatusCode::OK, whole(self.aged(&asked, answered, blocks).await?)),
             _ => response(StatusCode::OK, whole(answered)),
         }
     }
 
-    fn fault(&self) -> Fault {
+    async fn ask(&self, body: Bytes) -> io::Result<Bytes> {
+        let sent = self.client.post(self.upstream.clone()).header("content-type", "application/json").body(body);
+        sent.send().await.map_err(io::Error::other)?.bytes().await.map_err(io::Error::other)
+    }
+
+    /// The answer of a node that is so many blocks behind, where it was asked for its head.
+    async fn aged(&self, asked: &Bytes, answered: Bytes, blocks: u64) -> io::Result<Bytes> {
+        let (Ok(mut question), Ok(answer)) =
+            (serde_json::from_slice::<Value>(asked), serde_json::from_slice(&answered))
+        else {
+            return Ok(answered);
+        };
+        let answer: Value = answer;
+        let older = |head: &Value| {
+            let head = u64::from_str_radix(head.as_str()?.trim_start_matches("0x"), 16).ok()?;
+            Some(json!(format!("{:#x}", head.saturating_sub(blocks))))
+        };
+        if question["method"] == "eth_blockNumber" {
+            return Ok(older(&answer["result"]).map_or(answered.clone(), |head| with_result(answered, head)));
+        }
+        if question["method"] == "eth_getBlockByNumber" && question["params"][0] == "latest" {
+            question["params"][0] = older(&answer["result"]["number"]).unwrap_or(json!("latest"));
+            return self.ask(Bytes::from(question.to_string())).await;
+        }
+        Ok(answered)
+    }
+
+    fn fault(&self, asked: &Bytes) -> Fault {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let asks = |method: &str| serde_json::from_slice::<Value>(asked).is_ok_and(|asked| asked["method"] == method);
         match *self.script.lock().unwrap_or_else(PoisonError::into_inner) {
             Script::Well => Fault::None,
+            Script::Mute if asks("eth_sendRawTransaction") => Fault::Dropped,
+            Script::Deaf if asks("eth_getLogs") => Fault::NoLogs,
+            Script::Mute | Script::Deaf => Fault::None,
             Script::Down => Fault::Dropped,
             Script::Stalled(time) => Fault::Stalled(time),
             Script::Behind { blocks } => Fault::OldHead(number % (blocks + 1)),
@@ -193,16 +228,15 @@ const fn scrambled(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The answer of a node that is so many blocks behind, where it was asked for its head.
-fn aged(asked: &Bytes, answered: Bytes, blocks: u64) -> Bytes {
-    let is_head = serde_json::from_slice::<Value>(asked).is_ok_and(|asked| asked["method"] == "eth_blockNumber");
-    let parsed = serde_json::from_slice::<Value>(&answered).ok().filter(|_| is_head);
-    let Some(mut answer) = parsed else { return answered };
-    let head = answer["result"].as_str().and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
-    if let Some(head) = head {
-        answer["result"] = json!(format!("{:#x}", head.saturating_sub(blocks)));
+/// The same answer with another result.
+fn with_result(answered: Bytes, result: Value) -> Bytes {
+    match serde_json::from_slice::<Value>(&answered) {
+        Ok(mut answer) => {
+            answer["result"] = result;
+            Bytes::from(answer.to_string())
+        }
+        Err(_) => answered,
     }
-    Bytes::from(answer.to_string())
 }
 
 fn whole(bytes: Bytes) -> Body {

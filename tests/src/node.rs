@@ -20,6 +20,8 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const READY_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Pause between two looks whether it is.
 const READY_PAUSE: Duration = Duration::from_millis(20);
+/// Time for a node to read what it missed of the chain.
+const READ_WITHIN: Duration = Duration::from_secs(60);
 /// Time for a node to end when told to.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -153,6 +155,29 @@ impl Node {
             bail!("the operator ended with {status}:\n{}", self.log_end());
         }
         Ok(())
+    }
+
+    /// Waits until the node has read the chain up to this block.
+    ///
+    /// # Errors
+    /// It has not in time.
+    pub async fn has_read(&self, block: u64) -> Result<()> {
+        until("the chain to be read", READ_WITHIN, || async {
+            let seen = self.metric("sandbox_chain_head_block").await.ok()?;
+            let behind = self.metric("sandbox_chain_behind_blocks").await.ok()?;
+            (seen >= block as f64 && behind == 0.0).then_some(())
+        })
+        .await
+    }
+
+    /// A gauge or counter without labels.
+    ///
+    /// # Errors
+    /// The node does not answer, or has none of this name.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let text = reqwest::get(format!("{}/metrics", self.api_url())).await.context("metrics")?.text().await?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.with_context(|| format!("no metric {name}"))?.parse().context("not a number")
     }
 
     /// Process id of the running process.
