@@ -140,6 +140,9 @@ pub enum SidecarError {
     /// It refused the request.
     #[error("refused: {0}")]
     Refused(String),
+    /// It is of an older release, which knows no such thing.
+    #[error("the sidecar is of an older release")]
+    Outdated,
     /// Too much runs in the sandbox.
     #[error("too many commands run in the sandbox")]
     Busy,

@@ -22,4 +22,5 @@ mod runtime;
 mod start;
 mod sweep;
 mod terms;
+mod upgrade;
 mod world;

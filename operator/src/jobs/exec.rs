@@ -16,6 +16,7 @@ use sandbox_protocol::{Failure, FailureCode};
 
 use super::{JobCall, Work};
 use crate::limits::{ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE, EXEC_SLACK};
+use crate::sidecars::outdated;
 
 /// Runs the command.
 pub(super) async fn exec(call: JobCall) -> Result<Work, Unfinished> {
@@ -54,6 +55,7 @@ async fn carried_out(call: &JobCall, visit: &Visit, mut body: ExecBody) -> Resul
                 return Err(Failure::new(FailureCode::Interrupted, "the command may have run; its result is lost"));
             }
             Err(SidecarError::Refused(message)) => return Err(Failure::new(FailureCode::BadRequest, message)),
+            Err(SidecarError::Outdated) => return Err(outdated()),
             Err(SidecarError::Busy) => {
                 return Err(Failure::new(FailureCode::SandboxBusy, "too many commands run in the sandbox"));
             }

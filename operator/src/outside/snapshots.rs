@@ -10,14 +10,14 @@ use sandbox_fleet::ports::{PortError, Snapshot, SnapshotOrder, Snapshots};
 use sandbox_fleet::request::SnapshotUri;
 use sandbox_fleet::sandbox::{Instance, Sandbox};
 use sandbox_outbound::blobs::{self, BlobError, Location, Whose};
-use sandbox_protocol::FailureCode;
 use sandbox_protocol::snapshot::{ExportQuery, Sha256};
+use sandbox_protocol::{Failure, FailureCode};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{OutsideConfig, OutsideError};
 use crate::limits::SNAPSHOTS_AT_ONCE_MAX;
-use crate::sidecars::{SnapshotError, SocketSidecars};
+use crate::sidecars::{SnapshotError, SocketSidecars, outdated};
 
 /// The stores, and the sidecars that they are filled from.
 pub(crate) struct Stores {
@@ -89,6 +89,10 @@ fn refused(error: BlobError, code: FailureCode) -> PortError {
 /// What a sidecar's error means to who asked.
 fn of_sidecar(error: SnapshotError) -> PortError {
     let (code, message) = match &error {
+        SnapshotError::Outdated => {
+            let Failure { code, message } = outdated();
+            (code, message)
+        }
         SnapshotError::Refused(body) => (FailureCode::SnapshotUnreadable, body.error.message.clone()),
         SnapshotError::Full(body) => (FailureCode::DiskQuota, body.error.message.clone()),
         SnapshotError::Busy => (FailureCode::SandboxBusy, "another snapshot of the sandbox is under way".to_owned()),

@@ -14,10 +14,10 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use sandbox_fleet::ports::{PortError, SidecarError, Sidecars};
 use sandbox_fleet::sandbox::Instance;
-use sandbox_protocol::FailureCode;
 use sandbox_protocol::exec::{BEARER, ExecBody, ExecReply, SidecarRefusal};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::limits::EXEC_TIMEOUT_MS_MAX;
+use sandbox_protocol::{Failure, FailureCode};
 use tokio::net::UnixStream;
 
 use crate::limits::{SIDECAR_REPLY_BYTES_MAX, SIDECAR_SLACK, SIDECAR_START_PAUSE, SIDECAR_START_TIMEOUT};
@@ -103,20 +103,22 @@ impl Sidecars for SocketSidecars {
     }
 }
 
+/// What a customer is told whose sandbox was made by an older release, and asks for what that does not know.
+pub(crate) fn outdated() -> Failure {
+    let message = "the sandbox was made by an older release, which cannot do this; a new sandbox can";
+    Failure::new(FailureCode::Unsupported, message)
+}
+
 /// What a sidecar's refusal means to whoever asked for the command.
 fn refusal(refused: ErrorBody) -> SidecarError {
     match SidecarRefusal::from_code(&refused.code) {
         Some(SidecarRefusal::UnknownExecution | SidecarRefusal::Interrupted) => SidecarError::Lost,
         Some(SidecarRefusal::Busy) => SidecarError::Busy,
         Some(SidecarRefusal::BadRequest | SidecarRefusal::TooLarge) => SidecarError::Refused(refused.message),
-        Some(
-            SidecarRefusal::Unauthorized
-            | SidecarRefusal::NotFound
-            | SidecarRefusal::MethodNotAllowed
-            | SidecarRefusal::Conflict
-            | SidecarRefusal::Internal,
-        )
-        | None => SidecarError::Unreachable(refused.into()),
+        Some(SidecarRefusal::NotFound | SidecarRefusal::MethodNotAllowed) => SidecarError::Outdated,
+        Some(SidecarRefusal::Unauthorized | SidecarRefusal::Conflict | SidecarRefusal::Internal) | None => {
+            SidecarError::Unreachable(refused.into())
+        }
     }
 }
 
@@ -143,4 +145,60 @@ async fn call(socket: &Path, request: Request<Full<Bytes>>, limit: Duration) -> 
         }
     };
     tokio::time::timeout(limit, exchange).await.map_err(|_| CallError::TimedOut)?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use alloy::primitives::Address;
+    use hyper::Response;
+    use hyper::service::service_fn;
+    use sandbox_protocol::exec::ByteText;
+    use sandbox_protocol::snapshot::ExportQuery;
+    use tempfile::TempDir;
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    const VESSEL: &str = "sbx-1-2-0-tag";
+
+    /// A sidecar that knows no route.
+    fn old_sidecar() -> (SocketSidecars, Instance, TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::new(dir.path(), Address::ZERO, 1).unwrap();
+        std::fs::create_dir(places.socket_dir(VESSEL)).unwrap();
+        let listener = UnixListener::bind(places.socket(VESSEL)).unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let service = service_fn(|_| async {
+                    let body = r#"{"code":"not_found","message":"no such route","retryable":false}"#;
+                    Ok::<_, Infallible>(
+                        Response::builder().status(404).body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap(),
+                    )
+                });
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+                );
+            }
+        });
+        (SocketSidecars::new(places), Instance { vessel: VESSEL.into(), ..Instance::default() }, dir)
+    }
+
+    #[tokio::test]
+    async fn a_sidecar_of_an_older_release_is_known_by_what_it_does_not_know() {
+        let (sidecars, instance, _dir) = old_sidecar();
+        let body = ExecBody {
+            id: None,
+            command: "true".into(),
+            cwd: String::new(),
+            env: Default::default(),
+            stdin: ByteText(Vec::new()),
+            timeout_ms: 1_000,
+            attach_only: false,
+        };
+        assert!(matches!(sidecars.exec(&instance, body).await, Err(SidecarError::Outdated)));
+        let whole = ExportQuery { workspace: true, state: true };
+        assert!(matches!(sidecars.export(&instance, whole).await, Err(SnapshotError::Outdated)));
+    }
 }

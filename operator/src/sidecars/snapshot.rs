@@ -35,6 +35,9 @@ pub(crate) enum SnapshotError {
     /// The sandbox's disk is too small for it.
     #[error("no room: {}", .0.error)]
     Full(SnapshotErrorBody),
+    /// The sidecar is of an older release, which knows no snapshots.
+    #[error("the sidecar is of an older release")]
+    Outdated,
     /// There is another one under way.
     #[error("another snapshot is under way")]
     Busy,
@@ -138,8 +141,11 @@ async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, Sn
             | SnapshotRefusal::TooSlow
             | SnapshotRefusal::Unavailable,
         ) => SnapshotError::Refused(refused),
-        None if SidecarRefusal::from_code(&refused.error.code) == Some(SidecarRefusal::Busy) => SnapshotError::Busy,
-        None => SnapshotError::Exchange(refused.error.into()),
+        None => match SidecarRefusal::from_code(&refused.error.code) {
+            Some(SidecarRefusal::Busy) => SnapshotError::Busy,
+            Some(SidecarRefusal::NotFound | SidecarRefusal::MethodNotAllowed) => SnapshotError::Outdated,
+            Some(_) | None => SnapshotError::Exchange(refused.error.into()),
+        },
     })
 }
 
