@@ -1,6 +1,7 @@
 //! What an operator's API promises to those who sign in, and to those who come before the node is up.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use alloy::primitives::{Address, Bytes};
@@ -183,23 +184,42 @@ async fn health_is_told_while_the_chain_says_nothing_and_the_rest_waits() -> Res
     node.stop().await
 }
 
+/// A certificate in files that a node is told of.
+struct Certified {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Certified {
+    /// Writes a new one, and gives a client that trusts no other.
+    fn renew(&self) -> Result<reqwest::Client> {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        std::fs::write(&self.key, made.signing_key.serialize_pem())?;
+        std::fs::write(&self.certificate, made.cert.pem())?;
+        let trusted = reqwest::Certificate::from_pem(made.cert.pem().as_bytes())?;
+        Ok(reqwest::Client::builder().tls_certs_only([trusted]).build()?)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_speaks_tls_where_it_has_a_certificate() -> Result<()> {
+async fn the_api_speaks_tls_and_takes_a_new_certificate_when_it_is_told() -> Result<()> {
     let ground = Ground::new().await?;
     let mut node = ground.node(OPERATOR)?;
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
-    let (certificate, key) = (node.dir().join("cert.pem"), node.dir().join("key.pem"));
-    std::fs::write(&certificate, made.cert.pem())?;
-    std::fs::write(&key, made.signing_key.serialize_pem())?;
-    node.set("TLS_CERT_FILE", certificate.display().to_string());
-    node.set("TLS_KEY_FILE", key.display().to_string());
+    let files = Certified { certificate: node.dir().join("cert.pem"), key: node.dir().join("key.pem") };
+    let client = files.renew()?;
+    node.set("TLS_CERT_FILE", files.certificate.display().to_string());
+    node.set("TLS_KEY_FILE", files.key.display().to_string());
     node.spawn()?;
-    let trusted = reqwest::Certificate::from_pem(made.cert.pem().as_bytes())?;
-    let client = reqwest::Client::builder().tls_certs_only([trusted]).build()?;
     let url = node.api_url().replace("http://", "https://");
-    let ready =
-        || async { client.get(format!("{url}/ready")).send().await.ok().filter(|answer| answer.status() == 200) };
-    until("the node to be ready over TLS", PATIENCE, ready).await?;
+    let ready = |client: reqwest::Client| {
+        let asked = client.get(format!("{url}/ready")).send();
+        async move { asked.await.ok().filter(|answer| answer.status() == 200) }
+    };
+    until("the node to be ready over TLS", PATIENCE, || ready(client.clone())).await?;
     ensure!(reqwest::get(format!("{}/health", node.api_url())).await.is_err(), "the port speaks plain HTTP too");
+
+    let client = files.renew()?;
+    node.signal("HUP")?;
+    until("the new certificate", PATIENCE, || ready(client.clone())).await?;
     node.stop().await
 }

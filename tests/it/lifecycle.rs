@@ -170,6 +170,24 @@ async fn a_snapshot_brings_files_into_another_sandbox_and_back_into_its_own() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn at_the_command_line_a_snapshot_goes_out_and_becomes_another_sandbox() -> Result<()> {
+    let kept = tempfile::tempdir()?;
+    let rented = Rented::with(|node| node.set("SNAPSHOT_DIRS", kept.path().display().to_string())).await?;
+    let customer = &rented.world.customer;
+    let sandbox = rented.world.create().await?;
+    rented.run(&sandbox, "echo kept > note; echo home > ~/h").await?;
+    let place = format!("file://{}/{:#x}/cli.tar.zst", kept.path().display(), rented.account.address());
+    let uri = customer.text(&["snapshot", &sandbox, "--state", "--to", &place]).await?;
+    assert!(uri.starts_with(&place) && uri.contains("#sha256="), "{uri}");
+
+    let service = rented.world.service.to_string();
+    let twin = customer.text(&["restore", &uri, "--service", &service]).await?;
+    assert_ne!(twin, sandbox);
+    assert_eq!(rented.run(&twin, "cat note ~/h").await?, "kept\nhome\n");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_is_not_what_its_hash_says_is_refused_and_nothing_is_lost() -> Result<()> {
     let kept = tempfile::tempdir()?;
     let rented = Rented::with(|node| node.set("SNAPSHOT_DIRS", kept.path().display().to_string())).await?;

@@ -148,8 +148,7 @@ impl Node {
     /// # Errors
     /// It does not in time, or not well.
     pub async fn stop(&mut self) -> Result<()> {
-        let pid = self.pid()?.to_string();
-        Command::new("kill").args(["-TERM", &pid]).status().context("cannot signal the operator")?;
+        self.signal("TERM")?;
         let status = self.ended().await?;
         if !status.success() {
             bail!("the operator ended with {status}:\n{}", self.log_end());
@@ -178,6 +177,19 @@ impl Node {
         let text = reqwest::get(format!("{}/metrics", self.api_url())).await.context("metrics")?.text().await?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.with_context(|| format!("no metric {name}"))?.parse().context("not a number")
+    }
+
+    /// Sends a signal to the process.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let pid = self.pid()?.to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().context("cannot signal the operator")?;
+        if !sent.success() {
+            bail!("cannot signal the operator: {sent}");
+        }
+        Ok(())
     }
 
     /// Process id of the running process.
