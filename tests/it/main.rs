@@ -11,6 +11,7 @@ mod doctor;
 mod engine;
 mod image;
 mod journey;
+mod killed;
 mod lifecycle;
 mod operations;
 mod packaging;

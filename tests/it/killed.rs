@@ -1,0 +1,303 @@
+//! A node that dies at any step of its work, again and again, while two customers go on with theirs.
+//!
+//! A node built as the tests are counts its steps (commits, changes of containers and disks, transactions) and dies right
+//! before or right after the one it is told. What is drawn comes from a seed, said when a walk fails; `KILL_SEED` walks
+//! it again.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use alloy::primitives::U256;
+use alloy::providers::Provider as _;
+use alloy::rpc::types::Filter;
+use anyhow::{Context, Result, bail, ensure};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use sandbox_process::source::{Environment, optional};
+use sandbox_protocol::{CallKey, FailureCode, Job, SandboxId};
+use sandbox_sdk::Account;
+use sandbox_sdk::answers::Answers;
+use sandbox_sdk::chain::SubmittedJob;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
+use sandbox_sdk::devchain::checkout;
+use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobRequest};
+use sandbox_tests::engine;
+use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR, STRANGER};
+use sandbox_tests::node::Node;
+use sandbox_tests::wait::until;
+use tempfile::TempDir;
+
+use crate::world::{World, shown};
+
+/// A job may take several lives.
+const BOUND: Duration = Duration::from_secs(240);
+/// Steps, each with a beginning and an end, up to which a life is drawn: some of its own start, and some jobs.
+const DIE_AT_MAX: u64 = 90;
+const SEED: u64 = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_fifty_steps_a_node_does_and_answers_every_call_once() -> Result<()> {
+    walk("short", 50, optional(&Environment, "KILL_SEED")?.unwrap_or(SEED)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a quarter of an hour: cargo xtask test --long"]
+async fn killed_at_five_hundred_steps_a_node_does_and_answers_every_call_once() -> Result<()> {
+    walk("long", 500, optional(&Environment, "KILL_SEED")?.unwrap_or_else(rand::random)).await
+}
+
+/// Lives of sandboxes in a node that is killed, until it was killed `kills` times.
+async fn walk(suite: &str, kills: usize, seed: u64) -> Result<()> {
+    let started = Instant::now();
+    let mut walk = Walk::new(seed).await?;
+    let mut lives = 0;
+    while walk.deaths().len() < kills {
+        lives += 1;
+        if let Err(error) = walk.round(lives).await {
+            let log = walk.world.node.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let end = lines[lines.len().saturating_sub(150)..].join("\n");
+            return Err(error.context(format!("KILL_SEED={seed}, round {lives}, after\n{end}")));
+        }
+    }
+    walk.read_out(suite, &format!("seed {seed}, {lives} rounds in {} s", started.elapsed().as_secs()))
+}
+
+struct Walk {
+    world: World,
+    tenants: [Tenant; 2],
+    /// A sandbox that nobody touches.
+    witness: String,
+    /// What there is while it is the only one.
+    expected: Vec<String>,
+    draw: StdRng,
+    kept: TempDir,
+}
+
+/// A customer with a service of its own.
+struct Tenant {
+    account: Account,
+    service: u64,
+    /// What it asks for: one fits the pool, the other does not.
+    wish: CreateBuilder,
+    run_dir: PathBuf,
+    store: PathBuf,
+}
+
+impl Walk {
+    async fn new(seed: u64) -> Result<Self> {
+        let kept = tempfile::tempdir()?;
+        let world = World::with(|node| {
+            node.set("POOL_SIZE", "1");
+            node.set("SNAPSHOT_DIRS", kept.path().display().to_string());
+        });
+        let mut world = world.await?;
+        let witness = world.create().await?;
+        ensure!(world.customer.exec(&witness, "echo kept > note").await?.status.success());
+        let others = world.ground.client(STRANGER)?.service(&[Ground::address(OPERATOR)]).await?;
+        let tenants = [
+            Tenant::new(&world, (CUSTOMER, world.service), CreateBuilder::new().memory_mb(512), kept.path()).await?,
+            Tenant::new(&world, (STRANGER, others), CreateBuilder::new().disk_gb(1), kept.path()).await?,
+        ];
+        world.node.stop().await?;
+        let expected = sorted(world.leftovers()?);
+        Ok(Self { world, tenants, witness, expected, draw: StdRng::seed_from_u64(seed), kept })
+    }
+
+    /// The life of a sandbox of each customer, while the node dies; then the reckoning.
+    async fn round(&mut self, number: usize) -> Result<()> {
+        let [one, other] = &self.tenants;
+        let lives = async { tokio::try_join!(one.live(number), other.live(number)) };
+        let (one, other) = tokio::select! {
+            lived = lives => lived?,
+            failed = dying(&mut self.world.node, &mut self.draw) => match failed? {},
+        };
+        self.world.node.kill()?;
+        self.reckon([one, other]).await
+    }
+
+    /// In a life without death: every answer is as its only receipt says, nothing is left over, and nothing is gone.
+    async fn reckon(&mut self, asked: [Vec<SubmittedJob>; 2]) -> Result<()> {
+        self.world.node.unset("DIE_AT");
+        self.world.node.start().await?;
+        for (tenant, asked) in self.tenants.iter().zip(&asked) {
+            let answers = Answers::new(tenant.account.clone())?;
+            for job in asked {
+                let answer = answers.wait_until_settled(job, BOUND).await?.answer.context("no answer")?;
+                let is_exec = job.request.job == Job::Exec;
+                let expected = answer.failure.is_none() || is_exec && answer.failure == Some(FailureCode::Interrupted);
+                ensure!(expected, "{} {:?}: {}", job.key, job.request.job, answer.response_json);
+                let receipts = tenant.receipts(job.key).await?;
+                ensure!(receipts.len() == 1, "{}: {} receipts", job.key, receipts.len());
+                ensure!(receipts[0].outcome == answer.outcome.id(), "{}: {}", job.key, receipts[0].outcome);
+            }
+        }
+        let (world, expected) = (&self.world, &self.expected);
+        let swept = || async {
+            let mut found = world.leftovers().ok()?;
+            found.retain(|what| !what.contains("pool-"));
+            (sorted(found) == *expected).then_some(())
+        };
+        if until("what is left over to go", BOUND, swept).await.is_err() {
+            bail!("left over: {:#?}, expected {expected:#?}", world.leftovers()?);
+        }
+        let note = shown(&world.customer.exec(&self.witness, "cat note").await?);
+        ensure!(note == (Some(0), "kept\n".into(), String::new()), "the sandbox that nobody touched: {note:?}");
+        let drafts = files_below(self.kept.path())?.into_iter().filter(|name| name.ends_with(".partial"));
+        let drafts: Vec<String> = drafts.collect();
+        ensure!(drafts.is_empty(), "unfinished snapshots: {drafts:?}");
+        self.world.node.stop().await?;
+        let left = sorted(self.world.leftovers()?);
+        ensure!(left == self.expected, "left over: {left:#?}, expected {:#?}", self.expected);
+        Ok(())
+    }
+
+    /// Where the node died so far, each as it said itself.
+    fn deaths(&self) -> Vec<String> {
+        let log = self.world.node.log();
+        log.lines().filter_map(|line| line.strip_prefix("dies ")).map(str::to_owned).collect()
+    }
+
+    /// Prints where the node died, and keeps it beside the figures of the benches.
+    fn read_out(&self, suite: &str, summary: &str) -> Result<()> {
+        let mut steps: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+        let deaths = self.deaths();
+        for death in &deaths {
+            let (side, step) = death.split_once(' ').with_context(|| format!("no step in {death:?}"))?;
+            steps.entry(step).or_default()[usize::from(side == "after")] += 1;
+        }
+        let mut table = format!("{:<28} {:>6} {:>6}\n", format!("{} kills", deaths.len()), "before", "after");
+        for (step, [before, after]) in &steps {
+            writeln!(table, "{step:<28} {before:>6} {after:>6}")?;
+        }
+        println!("{table}{summary}");
+        let dir = checkout().join("bench-results");
+        std::fs::create_dir_all(&dir).context("no directory for figures")?;
+        std::fs::write(dir.join(format!("kills.{suite}.txt")), format!("{table}{summary}\n")).context("no figures")
+    }
+}
+
+impl Tenant {
+    async fn new(world: &World, (key, service): (usize, u64), wish: CreateBuilder, store: &Path) -> Result<Self> {
+        let account = world.ground.account(key).await?;
+        let store = store.join(format!("{:#x}", account.address()));
+        Ok(Self { account, service, wish, run_dir: world.node.run_dir(), store })
+    }
+
+    /// A sandbox from its begin to its end; what was asked.
+    async fn live(&self, round: usize) -> Result<Vec<SubmittedJob>> {
+        let created = self.done(self.wish.clone().build()?).await?;
+        let sandbox = SandboxId { origin: created.key, slot: 0 };
+        let mut asked = vec![created];
+        for name in ["one", "two"] {
+            asked.push(self.exec(sandbox, name).await?);
+        }
+        let file = self.store.join(format!("{round}.tar.zst"));
+        let to = format!("file://{}", file.display());
+        asked.push(self.done(requests::snapshot(sandbox, Some(to), Contents::Both)?).await?);
+        ensure!(file.exists(), "{} is not there", file.display());
+        asked.push(self.done(requests::stop(sandbox)).await?);
+        ensure!(!self.runs(sandbox)?, "{sandbox} was not stopped");
+        asked.push(self.done(requests::resume(sandbox, None)?).await?);
+        ensure!(self.runs(sandbox)?, "{sandbox} was not resumed");
+        asked.push(self.exec(sandbox, "three").await?);
+        let found = self.inside(sandbox, "cd /workspace && cat one two three | sort | uniq -d")?;
+        ensure!(found.is_empty(), "done twice: {found}");
+        asked.push(self.done(requests::delete(sandbox)).await?);
+        ensure!(self.container(sandbox)?.is_none(), "{sandbox} was not deleted");
+        Ok(asked)
+    }
+
+    /// A command that leaves a line behind, which is there once, or at most once where nobody knows what became of it.
+    async fn exec(&self, sandbox: SandboxId, name: &str) -> Result<SubmittedJob> {
+        let request = ExecBuilder::new(sandbox, format!("echo {name} >> /workspace/{name}")).build()?;
+        let (submitted, outcome) = self.ask(request).await?;
+        let lines = self.inside(sandbox, &format!("cat /workspace/{name} 2>/dev/null | wc -l"))?;
+        let expected = if outcome == 0 { lines == "1" } else { lines == "0" || lines == "1" };
+        ensure!(expected, "{}: outcome {outcome}, {lines} lines", submitted.key);
+        Ok(submitted)
+    }
+
+    async fn done(&self, request: JobRequest) -> Result<SubmittedJob> {
+        let (submitted, outcome) = self.ask(request).await?;
+        ensure!(outcome == 0, "{} {:?}: outcome {outcome}", submitted.key, submitted.request.job);
+        Ok(submitted)
+    }
+
+    /// Submits a job and waits until its receipt is on chain.
+    async fn ask(&self, request: JobRequest) -> Result<(SubmittedJob, u8)> {
+        let submitted = self.account.submit_job(self.service, request).await?;
+        let settled = || async { self.receipts(submitted.key).await.ok()?.first().map(|receipt| receipt.outcome) };
+        let what = format!("the receipt of {} {:?}", submitted.key, submitted.request.job);
+        let outcome = until(&what, BOUND, settled).await?;
+        Ok((submitted, outcome))
+    }
+
+    async fn receipts(&self, key: CallKey) -> Result<Vec<ReceiptRecorded>> {
+        let chain = self.account.chain();
+        let filter = Filter::new()
+            .address(chain.deployment().manager)
+            .event("ReceiptRecorded(uint64,uint64,address,uint8,bytes32,uint256)")
+            .topic1(U256::from(key.service))
+            .topic2(U256::from(key.call))
+            .from_block(0);
+        let logs = chain.provider().get_logs(&filter).await?;
+        logs.iter().map(|log| Ok(log.log_decode::<ReceiptRecorded>()?.inner.data)).collect()
+    }
+
+    fn container(&self, sandbox: SandboxId) -> Result<Option<String>> {
+        let found = engine::containers(&self.run_dir)?;
+        Ok(found.into_iter().find(|name| name.starts_with(&format!("{sandbox}-"))))
+    }
+
+    fn runs(&self, sandbox: SandboxId) -> Result<bool> {
+        let container = self.container(sandbox)?.context("no container")?;
+        Ok(engine::inspect(&container)?["State"]["Running"] == true)
+    }
+
+    /// What a script prints that the engine runs in the sandbox, past its operator.
+    fn inside(&self, sandbox: SandboxId, script: &str) -> Result<String> {
+        let container = self.container(sandbox)?.context("no container")?;
+        engine::docker_text(&["exec", &container, "sh", "-c", script])
+    }
+}
+
+/// Lives that end at a drawn step, one after the other.
+async fn dying(node: &mut Node, draw: &mut StdRng) -> Result<Infallible> {
+    loop {
+        node.set("DIE_AT", draw.random_range(1..=DIE_AT_MAX).to_string());
+        node.spawn()?;
+        let status = loop {
+            let ended = until("the node to die", Duration::from_secs(1), || {
+                let status = node.exited();
+                async move { status.transpose() }
+            });
+            if let Ok(status) = ended.await {
+                break status?;
+            }
+        };
+        ensure!(status.signal() == Some(9), "the node ended by itself: {status}");
+    }
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}
+
+fn files_below(dir: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files_below(&path)?);
+        } else {
+            found.push(path.display().to_string());
+        }
+    }
+    Ok(found)
+}
