@@ -28,7 +28,7 @@ use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobReque
 use sandbox_tests::engine;
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR, STRANGER};
 use sandbox_tests::node::Node;
-use sandbox_tests::wait::until;
+use sandbox_tests::wait::{pass, until};
 use tempfile::TempDir;
 
 use crate::world::{World, shown};
@@ -37,6 +37,9 @@ use crate::world::{World, shown};
 const BOUND: Duration = Duration::from_secs(240);
 /// Steps, each with a beginning and an end, up to which a life is drawn: some of its own start, and some jobs.
 const DIE_AT_MAX: u64 = 90;
+/// Of so many lives one ends at no step but at an instant, within so many milliseconds of its start.
+const INSTANTS_ONE_IN: u32 = 6;
+const INSTANT_MS_MAX: u64 = 3_000;
 const SEED: u64 = 4;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,6 +51,32 @@ async fn killed_at_fifty_steps_a_node_does_and_answers_every_call_once() -> Resu
 #[ignore = "takes a quarter of an hour: cargo xtask test --long"]
 async fn killed_at_five_hundred_steps_a_node_does_and_answers_every_call_once() -> Result<()> {
     walk("long", 500, optional(&Environment, "KILL_SEED")?.unwrap_or_else(rand::random)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_while_it_writes_a_snapshot_a_node_writes_it_whole_and_leaves_no_half_of_one() -> Result<()> {
+    let mut walk = Walk::new(SEED).await?;
+    walk.world.node.start().await?;
+    let tenant = &walk.tenants[0];
+    let created = tenant.done(tenant.wish.clone().build()?).await?;
+    let sandbox = SandboxId { origin: created.key, slot: 0 };
+    tenant.inside(sandbox, "head -c 400M /dev/urandom > /workspace/much")?;
+    let to = format!("file://{}/much.tar.zst", tenant.store.display());
+    let request = requests::snapshot(sandbox, Some(to), Contents::Workspace)?;
+    let submitted = tenant.account.submit_job(tenant.service, request).await?;
+    let half = || async { (!walk.drafts().ok()?.is_empty()).then_some(()) };
+    until("half a snapshot", BOUND, half).await?;
+    walk.world.node.kill()?;
+    assert_eq!(walk.drafts()?.len(), 1, "killed too late");
+    walk.world.node.start().await?;
+    let body = Answers::new(tenant.account.clone())?.wait_until_settled(&submitted, BOUND).await?;
+    let answer = body.answer.context("no answer")?;
+    assert_eq!(answer.failure, None, "{}", answer.response_json);
+    assert_eq!(walk.drafts()?, Vec::<String>::new());
+    let whole = std::fs::metadata(tenant.store.join("much.tar.zst"))?.len();
+    assert_eq!(answer.response_json["size_bytes"], whole, "{}", answer.response_json);
+    assert_eq!(tenant.receipts(submitted.key).await?.len(), 1);
+    Ok(())
 }
 
 /// Lives of sandboxes in a node that is killed, until it was killed `kills` times.
@@ -82,8 +111,9 @@ struct Walk {
 struct Tenant {
     account: Account,
     service: u64,
-    /// What it asks for: one fits the pool, the other does not.
+    /// What it asks for: one fits the pool, the other does not and goes on with what its last one left.
     wish: CreateBuilder,
+    goes_on: bool,
     run_dir: PathBuf,
     store: PathBuf,
 }
@@ -100,8 +130,8 @@ impl Walk {
         ensure!(world.customer.exec(&witness, "echo kept > note").await?.status.success());
         let others = world.ground.client(STRANGER)?.service(&[Ground::address(OPERATOR)]).await?;
         let tenants = [
-            Tenant::new(&world, (CUSTOMER, world.service), CreateBuilder::new().memory_mb(512), kept.path()).await?,
-            Tenant::new(&world, (STRANGER, others), CreateBuilder::new().disk_gb(1), kept.path()).await?,
+            Tenant::new(&world, (CUSTOMER, world.service), (CreateBuilder::new().memory_mb(512), false), kept.path()).await?,
+            Tenant::new(&world, (STRANGER, others), (CreateBuilder::new().disk_gb(1), true), kept.path()).await?,
         ];
         world.node.stop().await?;
         let expected = sorted(world.leftovers()?);
@@ -137,6 +167,7 @@ impl Walk {
             }
         }
         let (world, expected) = (&self.world, &self.expected);
+        // The first life after a death sweeps, as every life does.
         let swept = || async {
             let mut found = world.leftovers().ok()?;
             found.retain(|what| !what.contains("pool-"));
@@ -147,13 +178,19 @@ impl Walk {
         }
         let note = shown(&world.customer.exec(&self.witness, "cat note").await?);
         ensure!(note == (Some(0), "kept\n".into(), String::new()), "the sandbox that nobody touched: {note:?}");
-        let drafts = files_below(self.kept.path())?.into_iter().filter(|name| name.ends_with(".partial"));
-        let drafts: Vec<String> = drafts.collect();
+        let drafts = self.drafts()?;
         ensure!(drafts.is_empty(), "unfinished snapshots: {drafts:?}");
         self.world.node.stop().await?;
         let left = sorted(self.world.leftovers()?);
         ensure!(left == self.expected, "left over: {left:#?}, expected {:#?}", self.expected);
         Ok(())
+    }
+
+    /// Snapshots of which there is less than the whole.
+    fn drafts(&self) -> Result<Vec<String>> {
+        let mut found = files_below(self.kept.path())?;
+        found.retain(|name| name.ends_with(".partial"));
+        Ok(found)
     }
 
     /// Where the node died so far, each as it said itself.
@@ -182,30 +219,42 @@ impl Walk {
 }
 
 impl Tenant {
-    async fn new(world: &World, (key, service): (usize, u64), wish: CreateBuilder, store: &Path) -> Result<Self> {
+    async fn new(
+        world: &World,
+        (key, service): (usize, u64),
+        (wish, goes_on): (CreateBuilder, bool),
+        store: &Path,
+    ) -> Result<Self> {
         let account = world.ground.account(key).await?;
         let store = store.join(format!("{:#x}", account.address()));
-        Ok(Self { account, service, wish, run_dir: world.node.run_dir(), store })
+        Ok(Self { account, service, wish, goes_on, run_dir: world.node.run_dir(), store })
     }
 
     /// A sandbox from its begin to its end; what was asked.
     async fn live(&self, round: usize) -> Result<Vec<SubmittedJob>> {
-        let created = self.done(self.wish.clone().build()?).await?;
+        let file = |round: usize| self.store.join(format!("{round}.tar.zst"));
+        let at = |round: usize| format!("file://{}", file(round).display());
+        let last = (self.goes_on && round > 1).then(|| at(round - 1));
+        let wish = last.iter().fold(self.wish.clone(), |wish, last| wish.snapshot(last));
+        let created = self.done(wish.build()?).await?;
         let sandbox = SandboxId { origin: created.key, slot: 0 };
         let mut asked = vec![created];
-        for name in ["one", "two"] {
-            asked.push(self.exec(sandbox, name).await?);
+        if last.is_some() {
+            let kept = self.inside(sandbox, "cat /workspace/kept")?;
+            ensure!(kept == format!("{}", round - 1), "restored: {kept}");
         }
-        let file = self.store.join(format!("{round}.tar.zst"));
-        let to = format!("file://{}", file.display());
-        asked.push(self.done(requests::snapshot(sandbox, Some(to), Contents::Both)?).await?);
-        ensure!(file.exists(), "{} is not there", file.display());
+        for name in ["one", "two"] {
+            asked.push(self.exec(sandbox, &format!("{name}-{round}")).await?);
+        }
+        self.inside(sandbox, &format!("echo {round} > /workspace/kept"))?;
+        asked.push(self.done(requests::snapshot(sandbox, Some(at(round)), Contents::Both)?).await?);
+        ensure!(file(round).exists(), "{} is not there", file(round).display());
         asked.push(self.done(requests::stop(sandbox)).await?);
         ensure!(!self.runs(sandbox)?, "{sandbox} was not stopped");
         asked.push(self.done(requests::resume(sandbox, None)?).await?);
         ensure!(self.runs(sandbox)?, "{sandbox} was not resumed");
-        asked.push(self.exec(sandbox, "three").await?);
-        let found = self.inside(sandbox, "cd /workspace && cat one two three | sort | uniq -d")?;
+        asked.push(self.exec(sandbox, &format!("three-{round}")).await?);
+        let found = self.inside(sandbox, "cd /workspace && cat one-* two-* three-* | sort | uniq -d")?;
         ensure!(found.is_empty(), "done twice: {found}");
         asked.push(self.done(requests::delete(sandbox)).await?);
         ensure!(self.container(sandbox)?.is_none(), "{sandbox} was not deleted");
@@ -262,13 +311,20 @@ impl Tenant {
     /// What a script prints that the engine runs in the sandbox, past its operator.
     fn inside(&self, sandbox: SandboxId, script: &str) -> Result<String> {
         let container = self.container(sandbox)?.context("no container")?;
-        engine::docker_text(&["exec", &container, "sh", "-c", script])
+        engine::docker_text(&["exec", "--user", "1000:1000", &container, "sh", "-c", script])
     }
 }
 
-/// Lives that end at a drawn step, one after the other.
+/// Lives that end at a drawn step, or now and then at a drawn instant, one after the other.
 async fn dying(node: &mut Node, draw: &mut StdRng) -> Result<Infallible> {
     loop {
+        if draw.random_ratio(1, INSTANTS_ONE_IN) {
+            node.unset("DIE_AT");
+            node.spawn()?;
+            pass(Duration::from_millis(draw.random_range(0..=INSTANT_MS_MAX))).await;
+            node.kill()?;
+            continue;
+        }
         node.set("DIE_AT", draw.random_range(1..=DIE_AT_MAX).to_string());
         node.spawn()?;
         let status = loop {

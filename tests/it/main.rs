@@ -3,12 +3,15 @@
 mod alone;
 mod api;
 mod chain_faults;
+mod clock;
 mod contract;
 mod crash;
 mod deploy;
 mod disk;
 mod doctor;
 mod engine;
+mod engine_faults;
+mod host_full;
 mod image;
 mod journey;
 mod killed;

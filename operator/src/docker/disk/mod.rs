@@ -69,7 +69,7 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Disks below `data_dir`, after one was made, mounted and removed for a trial.
+    /// Disks below `data_dir`, after one was made, mounted and removed for a trial, for which there must be room.
     ///
     /// # Errors
     /// [`DiskError::NoLoop`] where images cannot be mounted here.
@@ -84,7 +84,13 @@ impl Disks {
             DiskQuota::None => {
                 tracing::warn!("DISK_QUOTA=none: a sandbox may write more than the disk it was promised")
             }
-            DiskQuota::Loop => disks.try_out().await.map_err(|error| DiskError::NoLoop(Box::new(error)))?,
+            DiskQuota::Loop => match disks.try_out().await {
+                // That passes, and what is served or deleted needs no new disk.
+                Err(error) if error.is_full() => {
+                    tracing::error!(error = %crate::error_chain(&error), "no sandbox is made before there is room");
+                }
+                tried => tried.map_err(|error| DiskError::NoLoop(Box::new(error)))?,
+            },
         }
         Ok(disks)
     }
