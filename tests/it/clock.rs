@@ -144,7 +144,7 @@ async fn who_was_refused_by_a_wrong_clock_is_served_when_it_is_right_again() -> 
         }
         timed.clock.set(0).await?;
         assert!(answers.look(created.key).await?.answer.is_some());
-        assert_eq!(session.all_sandboxes(&Default::default()).await?.len(), 1, "{hours_ahead}: the session holds");
+        assert!(!session.all_sandboxes(&Default::default()).await?.is_empty(), "{hours_ahead}: the session holds");
         enter().await?;
         let request = CreateBuilder::new().ttl_blocks(3_600).build()?;
         let asked = Quotes::new(timed.account.clone())?.of_service(timed.world.service, &request).await?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use sandbox_protocol::session::NonceBody;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc2822;
 
 use crate::node::Node;
 use crate::wait::until;
@@ -15,8 +15,11 @@ use crate::wait::until;
 const LIBRARIES: &str = "/usr/lib";
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 const SHOWN_WITHIN: Duration = Duration::from_secs(20);
-/// Hosts agree to the second, and a node shows whole ones.
-const ERROR_MAX: Duration = Duration::from_secs(30);
+/// Far more than an answer takes, far less than a jump.
+const ERROR_S_MAX: u64 = 60;
+/// Life of a nonce.
+const NONCE_LIFE_S: i64 = 300;
+const S_PER_HOUR: i64 = 3_600;
 
 /// The clock of one node.
 #[derive(Debug)]
@@ -50,17 +53,17 @@ impl Clock {
         // Never half written.
         std::fs::rename(&next, &self.file).context("cannot write a clock")?;
         let shows = || async {
-            let wrong = self.shown().await.ok()? - OffsetDateTime::now_utc() - time::Duration::hours(hours_ahead);
-            (wrong.unsigned_abs() < ERROR_MAX).then_some(())
+            let (shown, here) = (self.shown().await.ok()?, OffsetDateTime::now_utc().unix_timestamp());
+            (shown.abs_diff(here + hours_ahead * S_PER_HOUR) < ERROR_S_MAX).then_some(())
         };
         until("the node's clock to jump", SHOWN_WITHIN, shows).await
     }
 
-    /// The time of day that the node puts on its answers.
-    async fn shown(&self) -> Result<OffsetDateTime> {
-        let answer = reqwest::get(format!("{}/health", self.api_url)).await?;
-        let date = answer.headers().get("date").context("no date")?.to_str()?.to_owned();
-        Ok(OffsetDateTime::parse(&date, &Rfc2822)?)
+    /// The node's time of day: it gives nonces that end a known time later. (The date of an answer never goes back.)
+    async fn shown(&self) -> Result<i64> {
+        let asked = reqwest::Client::new().post(format!("{}/v1/auth/nonce", self.api_url));
+        let nonce: NonceBody = asked.send().await?.json().await?;
+        Ok(i64::try_from(nonce.expires_at)? - NONCE_LIFE_S)
     }
 }
 
