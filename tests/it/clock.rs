@@ -72,7 +72,7 @@ impl Timed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_set_hours_ahead_or_back_ends_no_sandbox_but_its_block_does_and_stops_none_for_idleness() -> Result<()> {
+async fn a_clock_that_jumps_by_hours_ends_no_sandbox_before_its_block_and_stops_none_for_idleness() -> Result<()> {
     let timed = Timed::new(|_| {}).await?;
     let short = timed.create(CreateBuilder::new().ttl_blocks(200).idle_timeout_s(3_600)).await?;
     let long = timed.create(CreateBuilder::new().ttl_blocks(400).idle_timeout_s(3_600)).await?;

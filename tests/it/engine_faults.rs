@@ -184,7 +184,8 @@ async fn what_ends_or_rests_does_so_whatever_single_answers_of_the_engine_say() 
 async fn while_the_engine_stalls_all_that_needs_no_engine_is_answered_at_once() -> Result<()> {
     let shaky = Shaky::new(1).await?;
     let sandbox = shaky.create().await?;
-    let session = sign_in(&shaky.account, (Ground::address(OPERATOR), &shaky.world.node.api_url()), &Scope::ALL).await?;
+    let session =
+        sign_in(&shaky.account, (Ground::address(OPERATOR), &shaky.world.node.api_url()), &Scope::ALL).await?;
     let before = shaky.submit(ExecBuilder::new(sandbox, "true").build()?).await?;
     shaky.answer(&before).await?;
     shaky.engine.set(Mode::Stall);

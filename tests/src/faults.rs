@@ -200,9 +200,5 @@ async fn cut(answered: Response<Body>) -> io::Result<Response<Body>> {
 
 fn refusal(status: u16) -> io::Result<Response<Body>> {
     let body = Full::new(Bytes::from_static(REFUSAL.as_bytes())).map_err(|never| match never {}).boxed();
-    Response::builder()
-        .status(status)
-        .header("content-type", "application/json")
-        .body(body)
-        .map_err(io::Error::other)
+    Response::builder().status(status).header("content-type", "application/json").body(body).map_err(io::Error::other)
 }

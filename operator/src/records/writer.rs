@@ -10,11 +10,11 @@ use sandbox_protocol::CallKey;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{COMMIT, RecordsError};
 use super::changes::Changes;
 use super::copy::CopyOrder;
 use super::disk::Disk;
 use super::events::{EventLog, Happened};
+use super::{COMMIT, RecordsError};
 use crate::failpoint::Failpoint;
 use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
 

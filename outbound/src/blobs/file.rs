@@ -145,9 +145,7 @@ impl Draft {
         let directory = Arc::clone(directory);
         let draft_name = format!(".{:016x}{DRAFT_SUFFIX}", rand::random::<u64>());
         let (held, draft) = (Arc::clone(&directory), draft_name.clone());
-        let file = blocking(move || {
-            sweep(&held).and_then(|()| claim(&held, &draft)).map_err(BlobError::Disk)
-        });
+        let file = blocking(move || sweep(&held).and_then(|()| claim(&held, &draft)).map_err(BlobError::Disk));
         let file = File::from_std(file.await?);
         Ok(Self { directory, file, draft_name, name, published: false })
     }

@@ -4,34 +4,31 @@
 //! before or right after the one it is told. What is drawn comes from a seed, said when a walk fails; `KILL_SEED` walks
 //! it again.
 
-use std::collections::BTreeMap;
+mod tenant;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use alloy::primitives::U256;
-use alloy::providers::Provider as _;
-use alloy::rpc::types::Filter;
 use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use sandbox_process::source::{Environment, optional};
-use sandbox_protocol::{CallKey, FailureCode, Job, SandboxId};
-use sandbox_sdk::Account;
+use sandbox_protocol::{FailureCode, Job, SandboxId};
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::chain::SubmittedJob;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::devchain::checkout;
-use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobRequest};
-use sandbox_tests::engine;
+use sandbox_sdk::requests::{self, Contents, CreateBuilder};
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR, STRANGER};
 use sandbox_tests::node::Node;
 use sandbox_tests::wait::{pass, until};
 use tempfile::TempDir;
 
 use crate::world::{World, shown};
+use tenant::Tenant;
 
 /// A job may take several lives.
 const BOUND: Duration = Duration::from_secs(240);
@@ -40,6 +37,10 @@ const DIE_AT_MAX: u64 = 90;
 /// Of so many lives one ends at no step but at an instant, within so many milliseconds of its start.
 const INSTANTS_ONE_IN: u32 = 6;
 const INSTANT_MS_MAX: u64 = 3_000;
+/// Far more than a round has.
+const TTL_BLOCKS: u64 = 1_000;
+/// `pool-` and the number of one that waits there.
+const VESSEL_LETTERS: usize = 21;
 const SEED: u64 = 4;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,17 +108,6 @@ struct Walk {
     kept: TempDir,
 }
 
-/// A customer with a service of its own.
-struct Tenant {
-    account: Account,
-    service: u64,
-    /// What it asks for: one fits the pool, the other does not and goes on with what its last one left.
-    wish: CreateBuilder,
-    goes_on: bool,
-    run_dir: PathBuf,
-    store: PathBuf,
-}
-
 impl Walk {
     async fn new(seed: u64) -> Result<Self> {
         let kept = tempfile::tempdir()?;
@@ -130,7 +120,13 @@ impl Walk {
         ensure!(world.customer.exec(&witness, "echo kept > note").await?.status.success());
         let others = world.ground.client(STRANGER)?.service(&[Ground::address(OPERATOR)]).await?;
         let tenants = [
-            Tenant::new(&world, (CUSTOMER, world.service), (CreateBuilder::new().memory_mb(512), false), kept.path()).await?,
+            Tenant::new(
+                &world,
+                (CUSTOMER, world.service),
+                (CreateBuilder::new().memory_mb(512).ttl_blocks(TTL_BLOCKS), false),
+                kept.path(),
+            )
+            .await?,
             Tenant::new(&world, (STRANGER, others), (CreateBuilder::new().disk_gb(1), true), kept.path()).await?,
         ];
         world.node.stop().await?;
@@ -140,14 +136,20 @@ impl Walk {
 
     /// The life of a sandbox of each customer, while the node dies; then the reckoning.
     async fn round(&mut self, number: usize) -> Result<()> {
-        let [one, other] = &self.tenants;
-        let lives = async { tokio::try_join!(one.live(number), other.live(number)) };
-        let (one, other) = tokio::select! {
+        let ([one, other], ground) = (&self.tenants, &self.world.ground);
+        let lives = async {
+            let ((asked, sandbox), (others, _)) = tokio::try_join!(one.live(number), other.live(number))?;
+            ground.chain.mine(TTL_BLOCKS).await?;
+            let expired = || async { one.container(sandbox).ok()?.is_none().then_some(()) };
+            until("the end of what has expired", BOUND, expired).await?;
+            anyhow::Ok([asked, others])
+        };
+        let asked = tokio::select! {
             lived = lives => lived?,
             failed = dying(&mut self.world.node, &mut self.draw) => match failed? {},
         };
         self.world.node.kill()?;
-        self.reckon([one, other]).await
+        self.reckon(asked).await
     }
 
     /// In a life without death: every answer is as its only receipt says, nothing is left over, and nothing is gone.
@@ -169,9 +171,10 @@ impl Walk {
         let (world, expected) = (&self.world, &self.expected);
         // The first life after a death sweeps, as every life does.
         let swept = || async {
-            let mut found = world.leftovers().ok()?;
-            found.retain(|what| !what.contains("pool-"));
-            (sorted(found) == *expected).then_some(())
+            let found = sorted(world.leftovers().ok()?);
+            let others: Vec<&String> = found.iter().filter(|what| !expected.contains(what)).collect();
+            let is_all_there = found.len() - others.len() == expected.len();
+            (is_all_there && is_one_vessel(&others)).then_some(())
         };
         if until("what is left over to go", BOUND, swept).await.is_err() {
             bail!("left over: {:#?}, expected {expected:#?}", world.leftovers()?);
@@ -218,103 +221,6 @@ impl Walk {
     }
 }
 
-impl Tenant {
-    async fn new(
-        world: &World,
-        (key, service): (usize, u64),
-        (wish, goes_on): (CreateBuilder, bool),
-        store: &Path,
-    ) -> Result<Self> {
-        let account = world.ground.account(key).await?;
-        let store = store.join(format!("{:#x}", account.address()));
-        Ok(Self { account, service, wish, goes_on, run_dir: world.node.run_dir(), store })
-    }
-
-    /// A sandbox from its begin to its end; what was asked.
-    async fn live(&self, round: usize) -> Result<Vec<SubmittedJob>> {
-        let file = |round: usize| self.store.join(format!("{round}.tar.zst"));
-        let at = |round: usize| format!("file://{}", file(round).display());
-        let last = (self.goes_on && round > 1).then(|| at(round - 1));
-        let wish = last.iter().fold(self.wish.clone(), |wish, last| wish.snapshot(last));
-        let created = self.done(wish.build()?).await?;
-        let sandbox = SandboxId { origin: created.key, slot: 0 };
-        let mut asked = vec![created];
-        if last.is_some() {
-            let kept = self.inside(sandbox, "cat /workspace/kept")?;
-            ensure!(kept == format!("{}", round - 1), "restored: {kept}");
-        }
-        for name in ["one", "two"] {
-            asked.push(self.exec(sandbox, &format!("{name}-{round}")).await?);
-        }
-        self.inside(sandbox, &format!("echo {round} > /workspace/kept"))?;
-        asked.push(self.done(requests::snapshot(sandbox, Some(at(round)), Contents::Both)?).await?);
-        ensure!(file(round).exists(), "{} is not there", file(round).display());
-        asked.push(self.done(requests::stop(sandbox)).await?);
-        ensure!(!self.runs(sandbox)?, "{sandbox} was not stopped");
-        asked.push(self.done(requests::resume(sandbox, None)?).await?);
-        ensure!(self.runs(sandbox)?, "{sandbox} was not resumed");
-        asked.push(self.exec(sandbox, &format!("three-{round}")).await?);
-        let found = self.inside(sandbox, "cd /workspace && cat one-* two-* three-* | sort | uniq -d")?;
-        ensure!(found.is_empty(), "done twice: {found}");
-        asked.push(self.done(requests::delete(sandbox)).await?);
-        ensure!(self.container(sandbox)?.is_none(), "{sandbox} was not deleted");
-        Ok(asked)
-    }
-
-    /// A command that leaves a line behind, which is there once, or at most once where nobody knows what became of it.
-    async fn exec(&self, sandbox: SandboxId, name: &str) -> Result<SubmittedJob> {
-        let request = ExecBuilder::new(sandbox, format!("echo {name} >> /workspace/{name}")).build()?;
-        let (submitted, outcome) = self.ask(request).await?;
-        let lines = self.inside(sandbox, &format!("cat /workspace/{name} 2>/dev/null | wc -l"))?;
-        let expected = if outcome == 0 { lines == "1" } else { lines == "0" || lines == "1" };
-        ensure!(expected, "{}: outcome {outcome}, {lines} lines", submitted.key);
-        Ok(submitted)
-    }
-
-    async fn done(&self, request: JobRequest) -> Result<SubmittedJob> {
-        let (submitted, outcome) = self.ask(request).await?;
-        ensure!(outcome == 0, "{} {:?}: outcome {outcome}", submitted.key, submitted.request.job);
-        Ok(submitted)
-    }
-
-    /// Submits a job and waits until its receipt is on chain.
-    async fn ask(&self, request: JobRequest) -> Result<(SubmittedJob, u8)> {
-        let submitted = self.account.submit_job(self.service, request).await?;
-        let settled = || async { self.receipts(submitted.key).await.ok()?.first().map(|receipt| receipt.outcome) };
-        let what = format!("the receipt of {} {:?}", submitted.key, submitted.request.job);
-        let outcome = until(&what, BOUND, settled).await?;
-        Ok((submitted, outcome))
-    }
-
-    async fn receipts(&self, key: CallKey) -> Result<Vec<ReceiptRecorded>> {
-        let chain = self.account.chain();
-        let filter = Filter::new()
-            .address(chain.deployment().manager)
-            .event("ReceiptRecorded(uint64,uint64,address,uint8,bytes32,uint256)")
-            .topic1(U256::from(key.service))
-            .topic2(U256::from(key.call))
-            .from_block(0);
-        let logs = chain.provider().get_logs(&filter).await?;
-        logs.iter().map(|log| Ok(log.log_decode::<ReceiptRecorded>()?.inner.data)).collect()
-    }
-
-    fn container(&self, sandbox: SandboxId) -> Result<Option<String>> {
-        let found = engine::containers(&self.run_dir)?;
-        Ok(found.into_iter().find(|name| name.starts_with(&format!("{sandbox}-"))))
-    }
-
-    fn runs(&self, sandbox: SandboxId) -> Result<bool> {
-        let container = self.container(sandbox)?.context("no container")?;
-        Ok(engine::inspect(&container)?["State"]["Running"] == true)
-    }
-
-    /// What a script prints that the engine runs in the sandbox, past its operator.
-    fn inside(&self, sandbox: SandboxId, script: &str) -> Result<String> {
-        let container = self.container(sandbox)?.context("no container")?;
-        engine::docker_text(&["exec", "--user", "1000:1000", &container, "sh", "-c", script])
-    }
-}
-
 /// Lives that end at a drawn step, or now and then at a drawn instant, one after the other.
 async fn dying(node: &mut Node, draw: &mut StdRng) -> Result<Infallible> {
     loop {
@@ -338,6 +244,13 @@ async fn dying(node: &mut Node, draw: &mut StdRng) -> Result<Infallible> {
         };
         ensure!(status.signal() == Some(9), "the node ended by itself: {status}");
     }
+}
+
+/// Whether these are of nothing, or of the one that waits in the pool.
+fn is_one_vessel(names: &[&String]) -> bool {
+    let vessels: Option<BTreeSet<&str>> =
+        names.iter().map(|name| Some(&name[name.find("pool-")?..]).map(|vessel| &vessel[..VESSEL_LETTERS])).collect();
+    vessels.is_some_and(|vessels| vessels.len() <= 1)
 }
 
 fn sorted(mut names: Vec<String>) -> Vec<String> {
