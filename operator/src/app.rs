@@ -104,7 +104,7 @@ pub(crate) enum NodeError {
 pub(crate) async fn register(config: &Config) -> Result<Option<Mined>, NodeError> {
     let key = key::load(&config.keystore)?;
     let chain = connect::find(&config.chain, &Questions::new()?).await?;
-    let sender = Sender::start(account(config, &chain, &key), key::lock_path(&config.keystore));
+    let sender = sender(config, &chain, &key);
     Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?.0)
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), N
             () = stop.cancelled() => Ok(()),
         };
     }
-    let (records, records_guard) = Records::open(&config.data_dir)?;
+    let (records, records_guard) = Records::open_mortal(&config.data_dir, config.failpoint.clone())?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
     let key = key::load(&config.keystore)?;
     let door = Door::new(listener, config.api.clone(), stop.clone())?;
@@ -163,7 +163,7 @@ impl Node {
         let chain = connect::find(&config.chain, &metrics.questions()).await?;
         let me = key.address();
         bind(&records, &chain, me)?;
-        let sender = Sender::start(account(&config, &chain, &key), key::lock_path(&config.keystore));
+        let sender = sender(&config, &chain, &key);
         let intake = Intake::new(registration::ensure(&chain, &sender, &key, &config.offer).await?.1);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await?;
@@ -361,8 +361,9 @@ impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
 
 /// Waits for the engine: one that is down is no reason to end.
 async fn containers(config: &Config, places: &Places) -> Result<Arc<DockerContainers>, DiskError> {
-    let disks = Disks::open(&config.data_dir, config.engine.disk_quota).await?;
-    let connect = || DockerContainers::connect(&config.engine, places.clone(), disks.clone());
+    let failpoint = config.failpoint.clone();
+    let disks = Disks::open(&config.data_dir, config.engine.disk_quota, failpoint.clone()).await?;
+    let connect = || DockerContainers::connect(&config.engine, places.clone(), disks.clone(), failpoint.clone());
     Ok(Arc::new(until_answered("container engine", connect).await))
 }
 
@@ -401,6 +402,11 @@ fn confirmations(config: &Config, chain: &Chain) -> u64 {
 fn is_local(chain: &Chain) -> bool {
     const LOCAL: [u64; 2] = [31_337, 1_337];
     LOCAL.contains(&chain.deployment().chain_id)
+}
+
+/// The one who sends for the operator.
+fn sender(config: &Config, chain: &Chain, key: &PrivateKeySigner) -> Sender {
+    Sender::start(account(config, chain, key), key::lock_path(&config.keystore), config.failpoint.clone())
 }
 
 /// The operator's account. Its key is this process's alone, or shared by turns.

@@ -24,6 +24,7 @@ pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, read_keystore};
 use crate::api::TlsFiles;
 use crate::chain::policy::Policy;
 use crate::docker::DiskQuota;
+use crate::failpoint::Failpoint;
 use crate::limits::{
     JOBS_CONCURRENT_DEFAULT, JOBS_CONCURRENT_MAX, POOL_SIZE_DEFAULT, POOL_SIZE_MAX, QUOTE_LIFE_S_DEFAULT,
     QUOTE_LIFE_S_MAX, QUOTE_LIFE_S_MIN, TOKEN_LIFE_S_MIN,
@@ -54,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) register_only: bool,
     /// The Blueprint Manager's socket; without it the node runs alone.
     pub(crate) bridge_socket: Option<PathBuf>,
+    /// Where to die, for tests; no setting of an operator's.
+    pub(crate) failpoint: Failpoint,
 }
 
 /// Which blueprint on which chain.
@@ -143,6 +146,7 @@ impl Config {
             outside: OutsideConfig::read(source)?,
             register_only: switch(source, "REGISTRATION_MODE_ON")?,
             bridge_socket: bridge_socket(source)?,
+            failpoint: Failpoint::default(),
         })
     }
 }

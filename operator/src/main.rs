@@ -10,6 +10,7 @@ mod chain;
 mod commands;
 mod config;
 mod docker;
+mod failpoint;
 mod gauges;
 mod intake;
 mod jobs;
@@ -33,6 +34,7 @@ use sandbox_process::{logging, signals};
 
 use crate::commands::Output;
 use crate::config::Config;
+use crate::failpoint::Failpoint;
 
 /// Rents out AI-agent sandboxes on the Tangle network.
 #[derive(Debug, Parser)]
@@ -95,7 +97,8 @@ fn start() -> Result<ExitCode, Box<dyn Error>> {
     runtime.block_on(async {
         match cli.command {
             Command::Run(_) => {
-                app::run(Config::read(&source)?, signals::shutdown()?).await?;
+                let config = Config { failpoint: Failpoint::read(&source)?, ..Config::read(&source)? };
+                app::run(config, signals::shutdown()?).await?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Openapi => {

@@ -7,6 +7,7 @@ use sandbox_sdk::answers::Answers;
 use sandbox_sdk::requests::CreateBuilder;
 use sandbox_tests::faults::{Engine, Mode};
 use sandbox_tests::ground::CUSTOMER;
+use sandbox_tests::node::Node;
 use sandbox_tests::wait::{pass, until};
 
 use crate::world::{World, shown};
@@ -14,10 +15,18 @@ use crate::world::{World, shown};
 const BOUND: Duration = Duration::from_secs(60);
 
 async fn world() -> Result<(World, Engine, tempfile::TempDir)> {
+    world_with(|_| {}).await
+}
+
+/// A world whose operator reaches the engine through one that fails when told to.
+pub(crate) async fn world_with(set: impl FnOnce(&mut Node)) -> Result<(World, Engine, tempfile::TempDir)> {
     let dir = tempfile::Builder::new().prefix("sbx").tempdir()?;
     let engine = Engine::start(dir.path())?;
-    let world = World::with(|node| node.set("DOCKER_HOST", engine.host())).await?;
-    Ok((world, engine, dir))
+    let world = World::with(|node| {
+        node.set("DOCKER_HOST", engine.host());
+        set(node);
+    });
+    Ok((world.await?, engine, dir))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@
 
 pub mod actors;
 pub mod client;
+pub mod clock;
 pub mod engine;
 pub mod faults;
 pub mod faulty_rpc;

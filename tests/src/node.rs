@@ -245,7 +245,11 @@ impl Node {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    fn exited(&mut self) -> Result<Option<ExitStatus>> {
+    /// How a started process ended, if it has.
+    ///
+    /// # Errors
+    /// It was not started.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         let child = self.child.as_mut().context("the operator does not run")?;
         child.try_wait().context("cannot wait for the operator")
     }

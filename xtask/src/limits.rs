@@ -36,6 +36,8 @@ pub(crate) const IMAGE_MAX: Duration = minutes(10);
 pub(crate) const BUILD_MAX: Duration = minutes(60);
 /// One part of the tests: a test that hangs must leave time for the parts after it.
 pub(crate) const PART_MAX: Duration = minutes(30);
+/// The tests that are kept out of every other part because they take long.
+pub(crate) const LONG_PART_MAX: Duration = minutes(90);
 /// The rest of a program's output, once the program has ended.
 pub(crate) const PIPE_MAX: Duration = Duration::from_secs(3);
 /// Compiling a tool that no package of this machine provides.

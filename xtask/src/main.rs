@@ -54,8 +54,11 @@ enum Task {
     /// Everything that can be tested, with the minutes each part took.
     Test {
         /// Contracts and the light crates only: what one runs between two edits.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "long")]
         quick: bool,
+        /// Only what takes too long for every merge: hundreds of kills, with the figures printed.
+        #[arg(long)]
+        long: bool,
     },
     /// What has to be green before a merge: formatting, lints, tidy, tests, contracts, Slither, dependencies.
     Ci,
@@ -92,8 +95,9 @@ fn perform(place: &Place, task: Task) -> Result<ExitCode> {
         Task::Demo(passed) => devkit::delegate(place, "demo", &passed.arguments),
         Task::Devnet(passed) => devkit::delegate(place, "devnet", &passed.arguments),
         Task::Bench(passed) => devkit::delegate(place, "bench", &passed.arguments),
-        Task::Test { quick: true } => check::quick(place),
-        Task::Test { quick: false } => check::test(place),
+        Task::Test { quick: true, .. } => check::quick(place),
+        Task::Test { long: true, .. } => check::long(place),
+        Task::Test { .. } => check::test(place),
         Task::Ci => check::ci(place),
         Task::Gas => check::gas(place),
         Task::Slither => check::slither(place),

@@ -14,6 +14,7 @@ use sandbox_sdk::calls::Invocation;
 use sandbox_sdk::chain::{Mined, SendError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::failpoint::Failpoint;
 use crate::limits::{KEY_LOCK_TIMEOUT, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, SENDER_QUEUE_MAX};
 
 type Request = (Invocation, oneshot::Sender<Result<Mined, SendError>>);
@@ -31,13 +32,14 @@ pub(crate) struct Stopped;
 
 impl Sender {
     /// Starts the task for `account`, whose lock is `lock`. It ends when nobody can reach it any more.
-    pub(crate) fn start(account: Account, lock: PathBuf) -> Self {
+    pub(crate) fn start(account: Account, lock: PathBuf, failpoint: Failpoint) -> Self {
         let (queue, mut waiting) = mpsc::channel::<Request>(SENDER_QUEUE_MAX);
         tokio::spawn(async move {
             while let Some((invocation, reply)) = waiting.recv().await {
                 let turn = take_turn(&lock).await;
+                let step = failpoint.step("chain", "send");
                 let sent = account.send(&invocation).await;
-                drop(turn);
+                drop((step, turn));
                 if reply.send(sent).is_err() {
                     tracing::debug!("nobody waits for a transaction any more");
                 }

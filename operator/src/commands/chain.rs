@@ -13,6 +13,7 @@ use crate::chain::registration::{self, Standing};
 use crate::chain::sender::Sender;
 use crate::chain::{connect, key};
 use crate::config::{self, Config};
+use crate::failpoint::Failpoint;
 
 /// The operator's account on its chain, sending in turn with a running node.
 pub(super) struct Hands {
@@ -28,7 +29,7 @@ impl Hands {
         let key = key::load(&keystore)?;
         let chain = connect::find(&config::read_chain(source)?, &Questions::new()?).await?;
         let me = key.address();
-        let sender = Sender::start(Account::new(chain.clone(), key), key::lock_path(&keystore));
+        let sender = Sender::start(Account::new(chain.clone(), key), key::lock_path(&keystore), Failpoint::default());
         Ok(Self { chain, me, sender })
     }
 

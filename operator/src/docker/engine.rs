@@ -16,11 +16,15 @@ use bytes::Bytes;
 use futures::Stream;
 
 use super::DockerError;
+use crate::failpoint::{Failpoint, Step};
 use crate::limits::ENGINE_TIMEOUT;
 
 /// A Docker engine on this host.
 #[derive(Clone)]
-pub(super) struct Engine(Docker);
+pub(super) struct Engine {
+    docker: Docker,
+    failpoint: Failpoint,
+}
 
 /// Whether a name could be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,22 +39,27 @@ pub(super) enum Name {
 
 impl Engine {
     /// Connects to the engine at `host` (`unix:///…`) and agrees on a version with it.
-    pub(super) async fn connect(host: &str) -> Result<Self, DockerError> {
+    pub(super) async fn connect(host: &str, failpoint: Failpoint) -> Result<Self, DockerError> {
         let path = host.strip_prefix("unix://").unwrap_or(host);
-        let engine = Docker::connect_with_unix(path, ENGINE_TIMEOUT.as_secs(), bollard::API_DEFAULT_VERSION)
+        let docker = Docker::connect_with_unix(path, ENGINE_TIMEOUT.as_secs(), bollard::API_DEFAULT_VERSION)
             .map_err(DockerError::Connect)?;
-        Ok(Self(engine.negotiate_version().await.map_err(DockerError::Connect)?))
+        let docker = docker.negotiate_version().await.map_err(DockerError::Connect)?;
+        Ok(Self { docker, failpoint })
+    }
+
+    fn step(&self, what: &'static str) -> Step {
+        self.failpoint.step("engine", what)
     }
 
     /// What the engine says of itself.
     pub(super) async fn info(&self) -> Result<SystemInfo, DockerError> {
-        self.0.info().await.map_err(DockerError::Connect)
+        self.docker.info().await.map_err(DockerError::Connect)
     }
 
     /// The digest of an image on this host.
     pub(super) async fn image(&self, image: &str) -> Result<String, DockerError> {
         let missing = || DockerError::ImageMissing { image: image.into() };
-        match self.0.inspect_image(image).await {
+        match self.docker.inspect_image(image).await {
             Ok(found) => found.id.ok_or_else(missing),
             Err(error) if status(&error) == Some(404) => Err(missing()),
             Err(source) => Err(DockerError::Image { image: image.into(), source }),
@@ -59,9 +68,10 @@ impl Engine {
 
     /// Creates a container; [`Name::Taken`] where one of that name exists.
     pub(super) async fn create(&self, name: &str, body: ContainerCreateBody) -> Result<Name, DockerError> {
+        let _step = self.step("create");
         let image = body.image.clone().unwrap_or_default();
         let options = CreateContainerOptionsBuilder::new().name(name).build();
-        match self.0.create_container(Some(options), body).await {
+        match self.docker.create_container(Some(options), body).await {
             Ok(_) => Ok(Name::Had),
             Err(error) if status(&error) == Some(409) => Ok(Name::Taken),
             Err(error) if status(&error) == Some(404) => Err(DockerError::ImageMissing { image }),
@@ -71,7 +81,8 @@ impl Engine {
 
     /// Starts a container, unless it runs.
     pub(super) async fn start(&self, name: &str) -> Result<(), DockerError> {
-        match self.0.start_container(name, None::<StartContainerOptions>).await {
+        let _step = self.step("start");
+        match self.docker.start_container(name, None::<StartContainerOptions>).await {
             Err(error) if status(&error) == Some(304) => Ok(()),
             started => started.map_err(|source| DockerError::Start { name: name.into(), source }),
         }
@@ -79,7 +90,8 @@ impl Engine {
 
     /// Asks a container to end, and ends it when it does not. Harmless where it does not run or exist.
     pub(super) async fn stop(&self, name: &str) -> Result<(), DockerError> {
-        match self.0.stop_container(name, None::<StopContainerOptions>).await {
+        let _step = self.step("stop");
+        match self.docker.stop_container(name, None::<StopContainerOptions>).await {
             Err(error) if matches!(status(&error), Some(304 | 404)) => Ok(()),
             stopped => stopped.map_err(|source| DockerError::Stop { name: name.into(), source }),
         }
@@ -87,7 +99,8 @@ impl Engine {
 
     /// Ends a container at once. Harmless where it does not run or exist.
     pub(super) async fn kill(&self, name: &str) -> Result<(), DockerError> {
-        match self.0.kill_container(name, None::<KillContainerOptions>).await {
+        let _step = self.step("kill");
+        match self.docker.kill_container(name, None::<KillContainerOptions>).await {
             Err(error) if matches!(status(&error), Some(404 | 409)) => Ok(()),
             killed => killed.map_err(|source| DockerError::Stop { name: name.into(), source }),
         }
@@ -95,8 +108,9 @@ impl Engine {
 
     /// Gives a container another name.
     pub(super) async fn rename(&self, from: &str, to: &str) -> Result<Name, DockerError> {
+        let _step = self.step("rename");
         let options = RenameContainerOptionsBuilder::new().name(to).build();
-        match self.0.rename_container(from, options).await {
+        match self.docker.rename_container(from, options).await {
             Ok(()) => Ok(Name::Had),
             Err(error) if status(&error) == Some(409) => Ok(Name::Taken),
             Err(error) if status(&error) == Some(404) => Ok(Name::Absent),
@@ -106,13 +120,14 @@ impl Engine {
 
     /// Changes the limits of a container, running or not.
     pub(super) async fn update(&self, name: &str, limits: ContainerUpdateBody) -> Result<(), DockerError> {
-        let updated = self.0.update_container(name, limits).await;
+        let _step = self.step("update");
+        let updated = self.docker.update_container(name, limits).await;
         updated.map_err(|source| DockerError::Update { name: name.into(), source })
     }
 
     /// What the engine says of a container; `None` where it does not exist.
     pub(super) async fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, DockerError> {
-        match self.0.inspect_container(name, None::<InspectContainerOptions>).await {
+        match self.docker.inspect_container(name, None::<InspectContainerOptions>).await {
             Ok(found) => Ok(Some(found)),
             Err(error) if status(&error) == Some(404) => Ok(None),
             Err(source) => Err(DockerError::Inspect { name: name.into(), source }),
@@ -121,32 +136,34 @@ impl Engine {
 
     /// Removes a container. Harmless where it does not exist.
     pub(super) async fn remove(&self, name: &str) -> Result<(), DockerError> {
+        let _step = self.step("remove");
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        gone(name, self.0.remove_container(name, Some(options)).await)
+        gone(name, self.docker.remove_container(name, Some(options)).await)
     }
 
     /// Removes a volume. Harmless where it does not exist.
     pub(super) async fn remove_volume(&self, name: &str) -> Result<(), DockerError> {
-        gone(name, self.0.remove_volume(name, None::<RemoveVolumeOptions>).await)
+        let _step = self.step("remove volume");
+        gone(name, self.docker.remove_volume(name, None::<RemoveVolumeOptions>).await)
     }
 
     /// The containers with this label, running or not.
     pub(super) async fn containers(&self, label: &str) -> Result<Vec<ContainerSummary>, DockerError> {
         let options = ListContainersOptionsBuilder::new().all(true).filters(&labelled(label)).build();
-        self.0.list_containers(Some(options)).await.map_err(DockerError::List)
+        self.docker.list_containers(Some(options)).await.map_err(DockerError::List)
     }
 
     /// Names of the volumes with this label.
     pub(super) async fn volumes(&self, label: &str) -> Result<Vec<String>, DockerError> {
         let options = ListVolumesOptionsBuilder::new().filters(&labelled(label)).build();
-        let found = self.0.list_volumes(Some(options)).await.map_err(DockerError::List)?;
+        let found = self.docker.list_volumes(Some(options)).await.map_err(DockerError::List)?;
         Ok(found.volumes.unwrap_or_default().into_iter().map(|volume| volume.name).collect())
     }
 
     /// A directory of a container as a tar stream.
     pub(super) fn archive(&self, name: &str, path: &str) -> impl Stream<Item = Result<Bytes, EngineError>> {
         let options = DownloadFromContainerOptionsBuilder::new().path(path).build();
-        self.0.download_from_container(name, Some(options))
+        self.docker.download_from_container(name, Some(options))
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) use survey::{EngineFacts, FoundContainer, Survey};
 
 use crate::config::EngineConfig;
 use crate::error_chain;
+use crate::failpoint::Failpoint;
 use crate::limits::SWEEP_PAUSE;
 use crate::places::Places;
 use engine::{Engine, Name};
@@ -75,8 +76,13 @@ pub(crate) struct Upkeep {
 
 impl DockerContainers {
     /// Connects to the engine that `config` names.
-    pub(crate) async fn connect(config: &EngineConfig, places: Places, disks: Disks) -> Result<Self, DockerError> {
-        let engine = Engine::connect(&config.host).await?;
+    pub(crate) async fn connect(
+        config: &EngineConfig,
+        places: Places,
+        disks: Disks,
+        failpoint: Failpoint,
+    ) -> Result<Self, DockerError> {
+        let engine = Engine::connect(&config.host, failpoint).await?;
         name_missing_runtimes(&engine, config).await?;
         let ground = Ground { places, disks };
         let host = Host { engine, ground, runtime: config.runtime.clone(), laid_out: Mutex::default() };

@@ -94,6 +94,18 @@ impl CallRecord {
 }
 
 impl Progress {
+    /// Its name.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Seen => "seen",
+            Self::Begun { .. } => "begun",
+            Self::Answered(_) => "answered",
+            Self::Settled { .. } => "settled",
+            Self::Refused { .. } => "refused",
+            Self::Dropped { .. } => "dropped",
+        }
+    }
+
     /// Whether nothing is left to be done.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::Settled { .. } | Self::Refused { .. } | Self::Dropped { .. })

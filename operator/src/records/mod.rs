@@ -44,8 +44,9 @@ use events::EventLog;
 pub(crate) use events::{EventRecord, reason};
 use forks::GivenUp;
 pub(crate) use tokens::TokenRecord;
-use writer::{Write, Writer, WriterThread};
+use writer::{Committer, Write, Writer, WriterThread};
 
+use crate::failpoint::Failpoint;
 use crate::limits::{EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 
 /// Layout of keys and values; another one is refused rather than misread.
@@ -53,6 +54,8 @@ const VERSION: u64 = 2;
 const VERSION_KEY: &[u8] = b"version";
 /// The store, in the state directory.
 const STORE_DIR: &str = "records";
+/// What its steps are called where a test makes the process die.
+const COMMIT: &str = "commit of";
 const CURSOR_KEY: &[u8] = b"cursor";
 const OWNER_KEY: &[u8] = b"owner";
 const STATE_ID_KEY: &[u8] = b"state_id";
@@ -79,6 +82,7 @@ pub(crate) struct Records {
     finals: Arc<AtomicUsize>,
     finals_max: usize,
     given_up: GivenUp,
+    failpoint: Failpoint,
 }
 
 /// Keeps the directory; records are written until it is dropped.
@@ -90,11 +94,25 @@ pub(crate) struct RecordsGuard {
 impl Records {
     /// Opens the records in `dir`, which is made where it does not exist.
     pub(crate) fn open(dir: &Path) -> Result<(Self, RecordsGuard), RecordsError> {
-        Self::open_keeping(dir, (FINAL_CALLS_MAX, EVENTS_MAX))
+        Self::open_mortal(dir, Failpoint::default())
+    }
+
+    /// The same, to die at a commit where that is asked for.
+    pub(crate) fn open_mortal(dir: &Path, failpoint: Failpoint) -> Result<(Self, RecordsGuard), RecordsError> {
+        Self::open_as(dir, (FINAL_CALLS_MAX, EVENTS_MAX), failpoint)
     }
 
     /// The same, to keep other numbers of calls at their end and of events.
-    fn open_keeping(dir: &Path, (finals_max, events_max): (usize, u64)) -> Result<(Self, RecordsGuard), RecordsError> {
+    #[cfg(test)]
+    fn open_keeping(dir: &Path, keep: (usize, u64)) -> Result<(Self, RecordsGuard), RecordsError> {
+        Self::open_as(dir, keep, Failpoint::default())
+    }
+
+    fn open_as(
+        dir: &Path,
+        (finals_max, events_max): (usize, u64),
+        failpoint: Failpoint,
+    ) -> Result<(Self, RecordsGuard), RecordsError> {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
         let lock = lock(dir)?;
         let path = dir.join(STORE_DIR);
@@ -104,11 +122,19 @@ impl Records {
         let (changes, failed) = (Changes::default(), CancellationToken::new());
         let events = EventLog::open(tree.clone(), events_max)?;
         let durable_events = events.durable();
-        let thread = WriterThread::start(disk.clone(), events, changes.clone(), failed.clone())?;
+        let committer = Committer {
+            disk: disk.clone(),
+            events,
+            changes: changes.clone(),
+            failed: failed.clone(),
+            failpoint: failpoint.clone(),
+        };
+        let thread = WriterThread::start(committer)?;
         let writer = thread.writer();
         let finals = Arc::new(count(&tree, FINAL)?.into());
         let given_up = GivenUp::default();
-        let records = Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max, given_up };
+        let records =
+            Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max, given_up, failpoint };
         records.check_version()?;
         records.index_callers()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
@@ -230,12 +256,14 @@ impl Records {
 
     /// For what is written once, before the work begins.
     fn write_now(&self, key: &[u8], value: &impl Serialize) -> Result<(), RecordsError> {
+        let _step = self.failpoint.step(COMMIT, "a fact");
         self.tree.insert(key, encode(value)?).map_err(RecordsError::Write)?;
         self.disk.sync()
     }
 
     fn put(&self, write: &mut Write, call: &CallRecord) -> Result<(), RecordsError> {
         let (open, end) = (indexed(OPEN, call.key), final_key(call));
+        write.what = call.progress.name();
         write.batch.insert(indexed(CALLS, call.key), encode(call)?);
         Self::index(write, call);
         write.calls.push(call.key);
@@ -291,6 +319,7 @@ impl Sandboxes for Records {
             let before = self.read(&sandbox_key(sandbox.id))?;
             write.events.extend(events::difference(before.as_ref(), sandbox));
             write.batch.insert(sandbox_key(sandbox.id), encode(sandbox)?);
+            write.what = sandbox.phase.name();
             self.writer.write(write).await
         };
         saved

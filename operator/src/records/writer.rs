@@ -10,17 +10,20 @@ use sandbox_protocol::CallKey;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::RecordsError;
 use super::changes::Changes;
 use super::copy::CopyOrder;
 use super::disk::Disk;
 use super::events::{EventLog, Happened};
+use super::{COMMIT, RecordsError};
+use crate::failpoint::Failpoint;
 use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
 
 /// What is written whole or not at all.
 #[derive(Default)]
 pub(super) struct Write {
     pub(super) batch: sled::Batch,
+    /// What it is mainly of, in a word.
+    pub(super) what: &'static str,
     /// Calls whose records it changes.
     pub(super) calls: Vec<CallKey>,
     /// What it tells the owners of sandboxes.
@@ -45,12 +48,13 @@ pub(super) struct WriterThread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread works with.
-struct Committer {
-    disk: Arc<Disk>,
-    events: EventLog,
-    changes: Changes,
-    failed: CancellationToken,
+/// What the thread works with. Every change is told to `changes`, the first failure to `failed`.
+pub(super) struct Committer {
+    pub(super) disk: Arc<Disk>,
+    pub(super) events: EventLog,
+    pub(super) changes: Changes,
+    pub(super) failed: CancellationToken,
+    pub(super) failpoint: Failpoint,
 }
 
 /// A place in the queue. Writes are applied in the order in which places are used, so a question asked just before is still
@@ -94,16 +98,11 @@ impl Written {
 }
 
 impl WriterThread {
-    /// Starts writing to `disk`. Every change is told to `changes`, the first failure to `failed`.
-    pub(super) fn start(
-        disk: Arc<Disk>,
-        events: EventLog,
-        changes: Changes,
-        failed: CancellationToken,
-    ) -> Result<Self, RecordsError> {
+    /// Starts writing.
+    pub(super) fn start(committer: Committer) -> Result<Self, RecordsError> {
         let (queue, waiting) = mpsc::channel(WRITE_QUEUE_MAX);
         let (stop, stopped) = oneshot::channel();
-        let committer = Committer { disk, events, changes: changes.clone(), failed };
+        let changes = committer.changes.clone();
         let thread = std::thread::Builder::new()
             .name("records".into())
             .spawn(move || futures::executor::block_on(committer.run(waiting, stopped)))
@@ -164,6 +163,8 @@ impl Committer {
     }
 
     fn sync(&mut self, writes: Vec<Write>) -> Result<(), RecordsError> {
+        let what = writes.iter().map(|write| write.what).find(|what| !what.is_empty());
+        let _step = self.failpoint.step(COMMIT, what.unwrap_or("the cursor"));
         let (mut calls, mut copies) = (Vec::new(), Vec::new());
         for mut write in writes {
             self.events.enter(&mut write)?;

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,6 +23,9 @@ use super::intake::Intake;
 use super::manifest::{self, Expected};
 use super::verified::Chunks;
 use crate::limits::{CHUNK_BYTES, MANIFEST_BYTES_MAX};
+
+/// Ending of the names of drafts.
+const DRAFT_SUFFIX: &str = ".partial";
 
 /// Why a directory cannot be one of the list.
 #[derive(Debug, thiserror::Error)]
@@ -139,13 +143,10 @@ struct Draft {
 impl Draft {
     async fn create(directory: &Arc<Dir>, name: String) -> Result<Self, BlobError> {
         let directory = Arc::clone(directory);
-        let draft_name = format!(".{:08x}.partial", rand::random::<u64>());
+        let draft_name = format!(".{:016x}{DRAFT_SUFFIX}", rand::random::<u64>());
         let (held, draft) = (Arc::clone(&directory), draft_name.clone());
-        let file = blocking(move || {
-            let created = held.open_with(draft, OpenOptions::new().write(true).create_new(true));
-            created.map_err(BlobError::Disk)
-        });
-        let file = File::from_std(file.await?.into_std());
+        let file = blocking(move || sweep(&held).and_then(|()| claim(&held, &draft)).map_err(BlobError::Disk));
+        let file = File::from_std(file.await?);
         Ok(Self { directory, file, draft_name, name, published: false })
     }
 
@@ -174,6 +175,44 @@ impl Drop for Draft {
             tracing::warn!(file = self.draft_name, %error, "an unfinished snapshot is left behind");
         }
     }
+}
+
+/// A new file, which shows by its lock that somebody writes it. Where there are no locks nothing is swept either.
+fn claim(directory: &Dir, name: &str) -> io::Result<std::fs::File> {
+    loop {
+        let file = directory.open_with(name, OpenOptions::new().write(true).create_new(true))?.into_std();
+        if let Err(error) = file.lock() {
+            tracing::debug!(%error, "drafts cannot be locked here");
+        }
+        // A sweep may have come before the lock.
+        if file.metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
+}
+
+/// Removes the drafts that nobody writes any more, since their process died.
+fn sweep(directory: &Dir) -> io::Result<()> {
+    for entry in directory.entries()? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str().filter(|name| is_draft(name)) else { continue };
+        // A snapshot that is called like a draft has its manifest beside it.
+        let is_whole = directory.exists(format!("{name}{}", manifest::SUFFIX));
+        let unwritten = |file: cap_std::fs::File| file.into_std().try_lock().is_ok();
+        if !is_whole && directory.open(name).is_ok_and(unwritten) {
+            directory.remove_file(name).or_else(absent_is_fine)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_draft(name: &str) -> bool {
+    let digits = name.strip_prefix('.').and_then(|name| name.strip_suffix(DRAFT_SUFFIX));
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn absent_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// The directory of `beneath`, made where it is missing, and its name there.

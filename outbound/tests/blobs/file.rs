@@ -81,6 +81,29 @@ async fn what_does_not_end_well_leaves_what_was_there() {
 }
 
 #[tokio::test]
+async fn what_a_process_that_died_left_unfinished_goes_with_the_next_snapshot_and_one_under_way_stays() {
+    let place = Place::new();
+    let of_the_dead = ".00000000000000ff.partial";
+    let alike = [".00000000000000fe.partial", ".note.partial", "00000000000000ff.partial"];
+    fs::write(place.path(of_the_dead), "half").unwrap();
+    for name in alike {
+        fs::write(place.path(name), "a customer's").unwrap();
+    }
+    // It is called like an unfinished one, and is whole.
+    fs::write(place.path(".00000000000000fe.partial.manifest.json"), "{}").unwrap();
+    let under_way = fs::File::create(place.path(".00000000000000fd.partial")).unwrap();
+    under_way.lock().unwrap();
+    check_round_trip(&place.stores, &place.uri("a"), 1000, None).await;
+    let names = place.names();
+    assert!(!names.iter().any(|name| name == of_the_dead), "{names:?}");
+    assert!(alike.iter().all(|name| names.iter().any(|found| found == name)), "{names:?}");
+    assert!(names.iter().any(|name| name == ".00000000000000fd.partial"), "{names:?}");
+    drop(under_way);
+    check_round_trip(&place.stores, &place.uri("a"), 1000, None).await;
+    assert!(!place.path(".00000000000000fd.partial").exists());
+}
+
+#[tokio::test]
 async fn other_bytes_than_were_put_never_end_well() {
     let place = Place::new();
     let whole = some_bytes(1_000_000);

@@ -5,10 +5,12 @@
 //! with one selection there is one build, which clippy's check shares too. The price is that one crate alone is not
 //! tested before the rest compiles; [`light`], with a selection of its own, is for that.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use crate::devkit::BINARIES;
-use crate::limits::PART_MAX;
+use crate::limits::{LONG_PART_MAX, PART_MAX};
 use crate::place::{Package, Place};
 use crate::report::Done;
 use crate::run;
@@ -45,6 +47,15 @@ pub(super) fn documents(place: &Place) -> Result<Done> {
 
 /// The promises to customers, over the real chain, engine and clients.
 pub(super) fn end_to_end(place: &Place) -> Result<Done> {
+    promises(place, &[], PART_MAX)
+}
+
+/// Those of them that are ignored because they take long.
+pub(super) fn long(place: &Place) -> Result<Done> {
+    promises(place, &["--", "--ignored", "--nocapture"], LONG_PART_MAX)
+}
+
+fn promises(place: &Place, options: &[&str], bound: Duration) -> Result<Done> {
     let packages = place.workspace()?.packages;
     let tests = packages.iter().filter(|package| package.name == END_TO_END).flat_map(test_targets);
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
@@ -52,7 +63,8 @@ pub(super) fn end_to_end(place: &Place) -> Result<Done> {
     if arguments.len() == 3 {
         anyhow::bail!("{END_TO_END} has no tests");
     }
-    cargo(place, &arguments)
+    arguments.extend(options);
+    bounded(place, &arguments, bound)
 }
 
 /// The names of a package's integration tests.
@@ -61,7 +73,11 @@ fn test_targets(package: &Package) -> impl Iterator<Item = &str> {
 }
 
 fn cargo(place: &Place, arguments: &[&str]) -> Result<Done> {
-    let streamed = run::stream(&mut place.cargo(arguments), PART_MAX, is_summary)?;
+    bounded(place, arguments, PART_MAX)
+}
+
+fn bounded(place: &Place, arguments: &[&str], bound: Duration) -> Result<Done> {
+    let streamed = run::stream(&mut place.cargo(arguments), bound, is_summary)?;
     Ok(Done::with(streamed.success, streamed.kept))
 }
 

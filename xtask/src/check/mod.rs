@@ -34,6 +34,17 @@ pub(crate) fn test(place: &Place) -> Result<ExitCode> {
     Ok(report.finish())
 }
 
+/// What is left out everywhere else, since it takes long.
+pub(crate) fn long(place: &Place) -> Result<ExitCode> {
+    let mut report = Report::default();
+    if report.part("set-up", || setup::everything(place).map(|()| Done::plain(true)))
+        && report.part("binaries", || crates::binaries(place))
+    {
+        report.part("long suite", || crates::long(place));
+    }
+    Ok(report.finish())
+}
+
 /// Slither alone, as one runs it between two edits of a contract.
 pub(crate) fn slither(place: &Place) -> Result<ExitCode> {
     let mut report = Report::default();

@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 18] = [
+const NEEDS: [Need; 19] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),
@@ -44,6 +44,8 @@ const NEEDS: [Need; 18] = [
     tool("git", "git"),
     tool("curl", "curl"),
     library("ca-certificates"),
+    // The clocks that tests set.
+    library("libfaketime"),
     // What the customer's journey logs in with.
     tool("openssh-client", "ssh"),
 ];

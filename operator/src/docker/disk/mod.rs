@@ -20,6 +20,7 @@ use nix::sys::statvfs::statvfs;
 pub(crate) use error::DiskError;
 pub(crate) use template::{OUTSIDE_NAMES, Template, outline};
 
+use crate::failpoint::Failpoint;
 use crate::limits::{HOST_FREE_BYTES_MIN, UNMOUNT_PAUSE, UNMOUNT_TRIES_MAX};
 
 /// Bytes of what requests count disk in.
@@ -64,25 +65,32 @@ pub(crate) struct Disks {
     dir: Arc<Path>,
     /// How new ones are kept to their size.
     quota: DiskQuota,
+    failpoint: Failpoint,
 }
 
 impl Disks {
-    /// Disks below `data_dir`, after one was made, mounted and removed for a trial.
+    /// Disks below `data_dir`, after one was made, mounted and removed for a trial, for which there must be room.
     ///
     /// # Errors
     /// [`DiskError::NoLoop`] where images cannot be mounted here.
-    pub(crate) async fn open(data_dir: &Path, quota: DiskQuota) -> Result<Self, DiskError> {
+    pub(crate) async fn open(data_dir: &Path, quota: DiskQuota, failpoint: Failpoint) -> Result<Self, DiskError> {
         let dir = data_dir.join("disks");
         let wrong = |source| DiskError::Directory { dir: dir.clone(), source };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(wrong)?;
         // Made anew when asked for: images may have changed since the last life.
         absent_is_fine(std::fs::remove_dir_all(dir.join(TEMPLATES))).map_err(wrong)?;
-        let disks = Self { dir: dir.canonicalize().map_err(wrong)?.into(), quota };
+        let disks = Self { dir: dir.canonicalize().map_err(wrong)?.into(), quota, failpoint };
         match quota {
             DiskQuota::None => {
                 tracing::warn!("DISK_QUOTA=none: a sandbox may write more than the disk it was promised")
             }
-            DiskQuota::Loop => disks.try_out().await.map_err(|error| DiskError::NoLoop(Box::new(error)))?,
+            DiskQuota::Loop => match disks.try_out().await {
+                // That passes, and what is served or deleted needs no new disk.
+                Err(error) if error.is_full() => {
+                    tracing::error!(error = %crate::error_chain(&error), "no sandbox is made before there is room");
+                }
+                tried => tried.map_err(|error| DiskError::NoLoop(Box::new(error)))?,
+            },
         }
         Ok(disks)
     }
@@ -90,7 +98,7 @@ impl Disks {
     /// Disks in `dir`, for tests of what names them.
     #[cfg(test)]
     pub(crate) fn at(dir: &Path) -> Self {
-        Self { dir: dir.into(), quota: DiskQuota::Loop }
+        Self { dir: dir.into(), quota: DiskQuota::Loop, failpoint: Failpoint::default() }
     }
 
     /// How new disks are kept to their size.
@@ -141,6 +149,7 @@ impl Disks {
         if path.exists() {
             return Ok(());
         }
+        let _step = self.failpoint.step("disk", "make");
         self.spare_the_host()?;
         // Whole or not at all.
         let unready = self.dir.join(format!("{vessel}.new"));
@@ -167,6 +176,7 @@ impl Disks {
         if !image.exists() || self.is_mounted(vessel)? {
             return Ok(());
         }
+        let _step = self.failpoint.step("disk", "mount");
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&point);
         made.map_err(|source| DiskError::Mount { path: image.clone(), source })?;
         tools::mount(&image, &point).await.map_err(|source| DiskError::Mount { path: image, source })
@@ -180,6 +190,7 @@ impl Disks {
             if !self.is_mounted(vessel)? {
                 return Ok(());
             }
+            let _step = self.failpoint.step("disk", "unmount");
             // What still holds it after that is no sandbox; the kernel lets go when it does.
             let last = attempt + 1 == UNMOUNT_TRIES_MAX;
             match tools::unmount(&point, last).await {
@@ -195,6 +206,7 @@ impl Disks {
     /// Removes whatever exists of the vessel's disk. Repeatable. Its container must not run any more.
     pub(crate) async fn remove(&self, vessel: &str) -> Result<(), DiskError> {
         self.unmount(vessel).await?;
+        let _step = self.failpoint.step("disk", "remove");
         for path in [self.image(vessel), self.mount_point(vessel), self.dir.join(format!("{vessel}.new"))] {
             remove_any(&path).await.map_err(|source| DiskError::Remove { path, source })?;
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 async fn disks(dir: &Path, quota: DiskQuota) -> (Disks, Template) {
-    let disks = Disks::open(dir, quota).await.unwrap();
+    let disks = Disks::open(dir, quota, Failpoint::default()).await.unwrap();
     outline(&disks.skeleton("image")).unwrap();
     std::fs::write(disks.skeleton("image").join("home/.profile"), "hello").unwrap();
     let template = disks.template("image", 1).await.unwrap();
