@@ -152,6 +152,14 @@ impl Fleet {
         Ok(owned(view, owner)?.borrow().clone())
     }
 
+    /// Whether there is a record of `id`, whoever it is of.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn knows(&self, id: SandboxId) -> Result<bool, Unfinished> {
+        Ok(self.ask(|reply| Command::Find(id, reply)).await?.is_some())
+    }
+
     /// Enters a running sandbox of `owner` to use it.
     ///
     /// # Errors
@@ -184,6 +192,14 @@ impl Fleet {
         let mut sandboxes = self.ask(|reply| Command::List(owner, reply)).await?;
         sandboxes.sort_by_key(|sandbox| sandbox.id);
         Ok(sandboxes)
+    }
+
+    /// Every sandbox that is not at its end, whoever it is of: of all others nothing is left.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn living(&self) -> Result<Vec<Sandbox>, Unfinished> {
+        self.ask(Command::Living).await
     }
 
     /// Begins to end a sandbox, whoever it is of.

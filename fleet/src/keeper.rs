@@ -28,6 +28,7 @@ pub(crate) enum Command {
     Find(SandboxId, oneshot::Sender<Option<(View, Activity)>>),
     Forget(SandboxId, oneshot::Sender<()>),
     List(Address, oneshot::Sender<Vec<Sandbox>>),
+    Living(oneshot::Sender<Vec<Sandbox>>),
     Tell(SandboxId, Event),
     Head(u64),
     ServiceEnded(u64),
@@ -118,6 +119,7 @@ impl Keeper {
                 answer(reply, ());
             }
             Command::List(owner, reply) => answer(reply, self.list(owner)),
+            Command::Living(reply) => answer(reply, self.living()),
             Command::Tell(id, event) => {
                 self.told(id, event);
             }
@@ -163,6 +165,12 @@ impl Keeper {
     fn list(&self, owner: Address) -> Vec<Sandbox> {
         let all = self.drivers.values().map(|handle| handle.view.borrow());
         all.filter(|sandbox| sandbox.owner == owner).map(|sandbox| sandbox.clone()).collect()
+    }
+
+    /// Whatever may have something in the engine, now or later: a driver is there before it makes anything.
+    fn living(&self) -> Vec<Sandbox> {
+        let all = self.drivers.values().map(|handle| handle.view.borrow());
+        all.filter(|sandbox| !sandbox.phase.is_final()).map(|sandbox| sandbox.clone()).collect()
     }
 
     /// Ends what has expired, and warns those that soon will.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Commands that wait for the keeper; the sender then waits itself.
 pub const KEEPER_QUEUE_MAX: usize = 256;
-/// Sandboxes that ended and are still known by what became of them.
+/// Sandboxes that ended and are still known by what became of them, here and in the records.
 pub const ENDED_SANDBOXES_MAX: usize = 4_096;
 /// Notes of sandboxes that came to rest; the driver with one more waits itself.
 pub const RESTED_QUEUE_MAX: usize = 256;

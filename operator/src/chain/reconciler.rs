@@ -34,7 +34,11 @@ impl Reconciler {
         let mut settled = HashSet::new();
         let comparing = async {
             loop {
-                for sandbox in self.sandboxes() {
+                let sandboxes = self.sandboxes();
+                // What is forgotten here needs no remembering either.
+                let known: HashSet<SandboxId> = sandboxes.iter().map(|sandbox| sandbox.id).collect();
+                settled.retain(|id| known.contains(id));
+                for sandbox in sandboxes {
                     if !settled.contains(&sandbox.id) && self.compare(&sandbox).await {
                         settled.insert(sandbox.id);
                     }

@@ -179,7 +179,8 @@ pub enum OpenError {
 
 /// Whether a field is sealed, by a version that may be unknown here.
 pub fn is_sealed(text: &str) -> bool {
-    text.starts_with("sealed:")
+    let version = text.strip_prefix("sealed:v").and_then(|rest| rest.split_once(':'));
+    version.is_some_and(|(version, _)| !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether inputs hold something sealed: what is made of them is then not for a log.

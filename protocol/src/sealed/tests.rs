@@ -114,6 +114,9 @@ fn what_is_cut_or_of_another_form_is_malformed() {
     none[0] = 0;
     let form = |sealed: &str| matches!(opened(sealed, &key(1)), Err(OpenError::Malformed(_)));
     assert!(form(&text(&none)) && form("sealed:v1:") && form("sealed:v1:%") && form("sealed:v2:AAAA"));
+    assert!(
+        is_sealed("sealed:v2:AAAA") && !is_sealed("sealed:v:x") && !is_sealed("sealed: x") && !is_sealed("sealed:v1")
+    );
     let unpadded = sealed_to(&[&key(1)]);
     assert!(form(&format!("{unpadded} ")) && form(unpadded.trim_end_matches('=')) == unpadded.ends_with('='));
 }
