@@ -246,6 +246,8 @@ impl Desk {
         if !self.parts.records.put_call(&call).await? {
             return Ok(None);
         }
+        // Nothing goes on in the name of a call that is answered.
+        self.parts.fleet.parent_ended(key).await;
         self.parts.metrics.answered(call.job, receipt.outcome, started.elapsed());
         tracing::info!(call = %key, job = call.job, outcome = receipt.outcome, resumed, "answered");
         Ok(Some(receipt))

@@ -30,7 +30,8 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
         call.parts().intake.admit()?;
     }
     let expires_at_block = expiry(&call, id).await;
-    let sandbox = Sandbox { id, owner: call.caller, spec, expires_at_block, warned: false, phase: Phase::Requested };
+    let (owner, phase) = (call.caller, Phase::Requested);
+    let sandbox = Sandbox { id, owner, spec, expires_at_block, warned: false, child: None, phase };
     let fleet = &call.parts().fleet;
     let bound = if sandbox.spec.snapshot.is_some() { RESUME_TIMEOUT } else { CREATE_TIMEOUT };
     let Ok(created) = tokio::time::timeout(bound, fleet.create(sandbox)).await else {

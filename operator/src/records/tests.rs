@@ -287,6 +287,7 @@ fn running_sandbox() -> Sandbox {
         },
         expires_at_block: Some(4),
         warned: true,
+        child: None,
         phase: Phase::Running(instance),
     }
 }
