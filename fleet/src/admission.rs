@@ -33,9 +33,16 @@ struct Held {
     owner: Address,
     resources: Resources,
     rests: bool,
+    /// It is of the operator's own making, so its customer does not answer for its number.
+    child: bool,
 }
 
 impl Held {
+    const fn by(sandbox: &Sandbox, rests: bool) -> Self {
+        let child = sandbox.child.is_some();
+        Self { owner: sandbox.owner, resources: sandbox.spec.resources, rests, child }
+    }
+
     /// A resting sandbox takes disk and nothing else.
     const fn counts(&self) -> Resources {
         let Resources { cpu_cores, memory_mb, disk_gb } = self.resources;
@@ -64,21 +71,29 @@ impl Admission {
         if self.held.len() >= self.capacity.sandboxes as usize {
             return Err(short_of("slot"));
         }
-        let own = self.held.values().filter(|held| held.owner == sandbox.owner).count();
-        if own >= self.capacity.sandboxes_each_max as usize {
+        let own = self.held.values().filter(|held| held.owner == sandbox.owner && !held.child).count();
+        if sandbox.child.is_none() && own >= self.capacity.sandboxes_each_max as usize {
             let message = format!("this operator gives a customer {own} sandboxes at most");
             return Err(Failure::new(FailureCode::NoCapacity, message));
         }
         let wanted = sandbox.spec.resources;
         self.check(wanted, wanted)?;
-        self.held.insert(sandbox.id, Held { owner: sandbox.owner, resources: wanted, rests: false });
+        self.held.insert(sandbox.id, Held::by(sandbox, false));
         Ok(())
+    }
+
+    /// Whether there is room for it where nothing else is held: if not, waiting is of no use.
+    ///
+    /// # Errors
+    /// As [`Admission::admit`].
+    pub fn could_admit(&self, sandbox: &Sandbox) -> Result<(), Failure> {
+        Self::new(self.capacity).admit(sandbox)
     }
 
     /// Takes it for a sandbox that exists already, also beyond the capacity: it is there, whatever was set since.
     pub fn readmit(&mut self, sandbox: &Sandbox) {
         let rests = matches!(sandbox.phase, Phase::Stopped(_));
-        self.held.insert(sandbox.id, Held { owner: sandbox.owner, resources: sandbox.spec.resources, rests });
+        self.held.insert(sandbox.id, Held::by(sandbox, rests));
     }
 
     /// Gives back the cores and the memory of a sandbox that has come to rest.

@@ -9,6 +9,7 @@ use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
 use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 
 use crate::Ports;
+use crate::children::{ChildName, ChildOrder};
 use crate::ports::{
     Containers, Egress, PortError, Sandboxes, SidecarError, Sidecars, Snapshot, SnapshotOrder, Snapshots,
 };
@@ -136,8 +137,17 @@ pub fn sandbox(call: u64) -> Sandbox {
         },
         expires_at_block: None,
         warned: false,
+        child: None,
         phase: Phase::Requested,
     }
+}
+
+/// A child of that name, of the same size, asked for in the course of a call of service 7.
+#[allow(clippy::expect_used)] // for names that tests write themselves
+pub fn child(call: u64, name: &str) -> ChildOrder {
+    let Sandbox { id, owner, spec, expires_at_block, .. } = sandbox(call);
+    let name = ChildName::parse(name).expect("a name");
+    ChildOrder { parent: id.origin, name, owner, spec, expires_at_block }
 }
 
 /// A place for snapshots.

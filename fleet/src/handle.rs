@@ -3,10 +3,11 @@
 //! Who names a customer is refused unless the sandbox is that customer's. Every wait is for a phase.
 
 use alloy_primitives::Address;
-use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use sandbox_protocol::{CallKey, Failure, FailureCode, SandboxId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::activity::{Activity, Use};
+use crate::children::{ChildOrder, Waiting};
 use crate::keeper::Command;
 use crate::request::SnapshotUri;
 use crate::sandbox::{EndReason, Event, Instance, Phase, Sandbox, StopReason};
@@ -55,22 +56,32 @@ impl Fleet {
     pub async fn create(&self, sandbox: Sandbox) -> Result<Sandbox, Unfinished> {
         let owner = sandbox.owner;
         let view = self.ask(|reply| Command::Create(Box::new(sandbox), reply)).await??;
-        let made = reached(owned(view, owner)?, |phase| {
-            !matches!(phase, Phase::Requested | Phase::Provisioning | Phase::Discarding(_))
-        });
-        let made = made.await?;
-        match &made.phase {
-            Phase::Failed(failure) => Err(failure.clone().into()),
-            Phase::Gone(_) => Err(Failure::new(FailureCode::SandboxLost, "the sandbox has ended meanwhile").into()),
-            Phase::Requested
-            | Phase::Provisioning
-            | Phase::Running(_)
-            | Phase::Stopping(_)
-            | Phase::Stopped(_)
-            | Phase::Resuming(..)
-            | Phase::Deleting(_)
-            | Phase::Discarding(_) => Ok(made),
-        }
+        made(owned(view, owner)?).await
+    }
+
+    /// Has the child of that name that a call has, and waits until it runs: the one that lives, or a new one once there is
+    /// room. Who stops waiting gives its turn up; what was made by then ends with the call.
+    ///
+    /// # Errors
+    /// Why it cannot be had; nothing of it is left then.
+    pub async fn create_child(&self, order: ChildOrder) -> Result<Sandbox, Unfinished> {
+        let owner = order.owner;
+        let order = Box::new(order);
+        let view = self.ask(|reply| Command::CreateChild(Waiting { order, reply })).await??;
+        made(owned(view, owner)?).await
+    }
+
+    /// The children of a call that are known, also those that ended lately, in the order of their making.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn children(&self, parent: CallKey) -> Result<Vec<Sandbox>, Unfinished> {
+        self.ask(|reply| Command::Children(parent, reply)).await
+    }
+
+    /// Begins to end what was made in the course of a call, which has ended.
+    pub async fn parent_ended(&self, parent: CallKey) {
+        self.tell(Command::ParentEnded(parent)).await;
     }
 
     /// Ends a sandbox of `owner` and waits until nothing is left of it. A repeat finds it gone.
@@ -152,6 +163,14 @@ impl Fleet {
         Ok(owned(view, owner)?.borrow().clone())
     }
 
+    /// Whether there is a record of `id`, whoever it is of.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn knows(&self, id: SandboxId) -> Result<bool, Unfinished> {
+        Ok(self.ask(|reply| Command::Find(id, reply)).await?.is_some())
+    }
+
     /// Enters a running sandbox of `owner` to use it.
     ///
     /// # Errors
@@ -184,6 +203,14 @@ impl Fleet {
         let mut sandboxes = self.ask(|reply| Command::List(owner, reply)).await?;
         sandboxes.sort_by_key(|sandbox| sandbox.id);
         Ok(sandboxes)
+    }
+
+    /// Every sandbox that is not at its end, whoever it is of: of all others nothing is left.
+    ///
+    /// # Errors
+    /// The keeper has stopped.
+    pub async fn living(&self) -> Result<Vec<Sandbox>, Unfinished> {
+        self.ask(Command::Living).await
     }
 
     /// Begins to end a sandbox, whoever it is of.
@@ -246,6 +273,24 @@ impl Fleet {
 
 fn owned(view: View, owner: Address) -> Result<View, Failure> {
     if view.borrow().owner == owner { Ok(view) } else { Err(lost()) }
+}
+
+/// The sandbox once it is had, or why it is not.
+async fn made(view: View) -> Result<Sandbox, Unfinished> {
+    let made = reached(view, |phase| !matches!(phase, Phase::Requested | Phase::Provisioning | Phase::Discarding(_)));
+    let made = made.await?;
+    match &made.phase {
+        Phase::Failed(failure) => Err(failure.clone().into()),
+        Phase::Gone(_) => Err(Failure::new(FailureCode::SandboxLost, "the sandbox has ended meanwhile").into()),
+        Phase::Requested
+        | Phase::Provisioning
+        | Phase::Running(_)
+        | Phase::Stopping(_)
+        | Phase::Stopped(_)
+        | Phase::Resuming(..)
+        | Phase::Deleting(_)
+        | Phase::Discarding(_) => Ok(made),
+    }
 }
 
 async fn reached(mut view: View, there: impl Fn(&Phase) -> bool) -> Result<Sandbox, Unfinished> {

@@ -5,13 +5,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use alloy_primitives::Address;
-use sandbox_protocol::{Failure, SandboxId};
+use sandbox_protocol::{CallKey, Failure, FailureCode, SandboxId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::Activity;
 use crate::admission::{Admission, Capacity};
+use crate::children::{ChildName, ChildOrder, Children, Waiting};
 pub use crate::driver::Ports;
 use crate::driver::{Driver, Told};
 use crate::handle::{Fleet, View};
@@ -22,12 +23,16 @@ use crate::sandbox::{EndReason, Event, Phase, Sandbox, StopReason};
 /// What the keeper is asked.
 pub(crate) enum Command {
     Create(Box<Sandbox>, oneshot::Sender<Result<View, Failure>>),
+    CreateChild(Waiting),
+    Children(CallKey, oneshot::Sender<Vec<Sandbox>>),
+    ParentEnded(CallKey),
     Delete(SandboxId, oneshot::Sender<Option<View>>),
     Stop(SandboxId, oneshot::Sender<Option<View>>),
     Resume(SandboxId, Option<SnapshotUri>, oneshot::Sender<Result<Option<View>, Failure>>),
     Find(SandboxId, oneshot::Sender<Option<(View, Activity)>>),
     Forget(SandboxId, oneshot::Sender<()>),
     List(Address, oneshot::Sender<Vec<Sandbox>>),
+    Living(oneshot::Sender<Vec<Sandbox>>),
     Tell(SandboxId, Event),
     Head(u64),
     ServiceEnded(u64),
@@ -40,6 +45,7 @@ pub struct Keeper {
     ports: Ports,
     admission: Admission,
     drivers: HashMap<SandboxId, Handle>,
+    children: Children,
     /// Those that ended, oldest first: kept for repeats of old calls, and not for ever.
     ended: VecDeque<SandboxId>,
     tasks: JoinSet<SandboxId>,
@@ -54,6 +60,14 @@ struct Handle {
     activity: Activity,
 }
 
+/// Why a child is not made.
+enum Refused {
+    /// There is no room.
+    ForNow,
+    /// Waiting would not help.
+    ForGood(Failure),
+}
+
 impl Keeper {
     /// A keeper with `capacity`, and the way to it.
     pub fn new(capacity: Capacity, ports: Ports) -> (Self, Fleet) {
@@ -64,6 +78,7 @@ impl Keeper {
             ports,
             admission: Admission::new(capacity),
             drivers: HashMap::new(),
+            children: Children::default(),
             ended: VecDeque::new(),
             tasks: JoinSet::new(),
             rested,
@@ -92,6 +107,7 @@ impl Keeper {
                     None => break,
                 },
             }
+            self.make_room_for_waiting();
         }
         self.rested.close();
         while self.tasks.join_next().await.is_some() {}
@@ -107,6 +123,9 @@ impl Keeper {
         }
         match command {
             Command::Create(sandbox, reply) => answer(reply, self.create(*sandbox)),
+            Command::CreateChild(waiting) => self.create_child(waiting),
+            Command::Children(parent, reply) => answer(reply, self.children_of(parent)),
+            Command::ParentEnded(parent) => self.parent_ended(parent),
             Command::Delete(id, reply) => answer(reply, self.told(id, Event::End(EndReason::Deleted))),
             Command::Stop(id, reply) => answer(reply, self.told(id, Event::Stop(StopReason::Asked))),
             Command::Resume(id, from, reply) => answer(reply, self.resume(id, from)),
@@ -118,12 +137,14 @@ impl Keeper {
                 answer(reply, ());
             }
             Command::List(owner, reply) => answer(reply, self.list(owner)),
+            Command::Living(reply) => answer(reply, self.living()),
             Command::Tell(id, event) => {
                 self.told(id, event);
             }
             Command::Head(block) => self.keep_time(block),
             Command::ServiceEnded(service) => {
                 self.end_where(EndReason::ServiceEnded, |sandbox| sandbox.id.origin.service == service);
+                self.children.give_up(|parent| parent.service == service);
             }
             Command::Count(reply) => answer(reply, self.admission.sandboxes()),
         }
@@ -137,6 +158,76 @@ impl Keeper {
         Ok(self.drive(sandbox))
     }
 
+    /// The child of that name that is not at its end, or a new one as soon as there is room.
+    fn create_child(&mut self, waiting: Waiting) {
+        let order = &waiting.order;
+        if let Some(view) = self.living_child(order.parent, &order.name) {
+            return answer(waiting.reply, Ok(view));
+        }
+        match self.admitted_child(order) {
+            Ok(sandbox) if self.children.is_nobody_waiting() => {
+                let view = self.drive(sandbox);
+                answer(waiting.reply, Ok(view));
+            }
+            Ok(sandbox) => {
+                self.admission.release(sandbox.id);
+                self.children.wait(waiting);
+            }
+            Err(Refused::ForNow) => self.children.wait(waiting),
+            Err(Refused::ForGood(failure)) => answer(waiting.reply, Err(failure)),
+        }
+    }
+
+    /// Makes those that wait, in turn, as far as there is room.
+    fn make_room_for_waiting(&mut self) {
+        while let Some(waiting) = self.children.next() {
+            let order = &waiting.order;
+            if let Some(view) = self.living_child(order.parent, &order.name) {
+                answer(waiting.reply, Ok(view));
+                continue;
+            }
+            match self.admitted_child(order) {
+                Ok(sandbox) => {
+                    let view = self.drive(sandbox);
+                    answer(waiting.reply, Ok(view));
+                }
+                Err(Refused::ForNow) => return self.children.wait_on(waiting),
+                Err(Refused::ForGood(failure)) => answer(waiting.reply, Err(failure)),
+            }
+        }
+    }
+
+    fn living_child(&self, parent: CallKey, name: &ChildName) -> Option<View> {
+        let mut views = self.children.named(parent, name).filter_map(|id| self.drivers.get(&id));
+        views.find(|handle| lives(&handle.view.borrow())).map(|handle| handle.view.clone())
+    }
+
+    /// A child with a number of its own, and room for it.
+    fn admitted_child(&mut self, order: &ChildOrder) -> Result<Sandbox, Refused> {
+        let slot = self.children.free_slot(order.parent).map_err(Refused::ForGood)?;
+        let sandbox = order.sandbox(slot);
+        if self.drivers.contains_key(&sandbox.id) {
+            let message = "a call that creates sandboxes on chain has no children";
+            return Err(Refused::ForGood(Failure::new(FailureCode::Internal, message)));
+        }
+        self.admission.could_admit(&sandbox).map_err(Refused::ForGood)?;
+        self.admission.admit(&sandbox).map_err(|_| Refused::ForNow)?;
+        Ok(sandbox)
+    }
+
+    fn children_of(&self, parent: CallKey) -> Vec<Sandbox> {
+        let views = self.children.of(parent).filter_map(|id| self.drivers.get(&id));
+        views.map(|handle| handle.view.borrow().clone()).collect()
+    }
+
+    fn parent_ended(&mut self, parent: CallKey) {
+        let children: Vec<SandboxId> = self.children.of(parent).collect();
+        for id in children {
+            self.told(id, Event::End(EndReason::ParentEnded));
+        }
+        self.children.give_up(|waiting| waiting == parent);
+    }
+
     fn told(&self, id: SandboxId, event: Event) -> Option<View> {
         let handle = self.drivers.get(&id)?;
         handle.tell(Told::Event(event));
@@ -146,6 +237,7 @@ impl Keeper {
     fn forget(&mut self, id: SandboxId) {
         if self.drivers.get(&id).is_some_and(|handle| handle.view.borrow().phase.is_final()) {
             self.drivers.remove(&id);
+            self.children.leave(id);
             self.admission.release(id);
             self.ended.retain(|ended| *ended != id);
         }
@@ -162,7 +254,13 @@ impl Keeper {
 
     fn list(&self, owner: Address) -> Vec<Sandbox> {
         let all = self.drivers.values().map(|handle| handle.view.borrow());
-        all.filter(|sandbox| sandbox.owner == owner).map(|sandbox| sandbox.clone()).collect()
+        all.filter(|sandbox| sandbox.owner == owner && sandbox.child.is_none()).map(|sandbox| sandbox.clone()).collect()
+    }
+
+    /// Whatever may have something in the engine, now or later: a driver is there before it makes anything.
+    fn living(&self) -> Vec<Sandbox> {
+        let all = self.drivers.values().map(|handle| handle.view.borrow());
+        all.filter(|sandbox| !sandbox.phase.is_final()).map(|sandbox| sandbox.clone()).collect()
     }
 
     /// Ends what has expired, and warns those that soon will.
@@ -195,6 +293,7 @@ impl Keeper {
     fn drive(&mut self, sandbox: Sandbox) -> View {
         let (told, events) = mpsc::channel(DRIVER_QUEUE_MAX);
         let id = sandbox.id;
+        self.children.enter(&sandbox);
         let activity = Activity::default();
         let (published, view) = watch::channel(sandbox);
         let driver = Driver {
@@ -234,6 +333,7 @@ impl Keeper {
             && let Some(oldest) = self.ended.pop_front()
         {
             self.drivers.remove(&oldest);
+            self.children.leave(oldest);
         }
     }
 }

@@ -8,6 +8,7 @@
 pub mod activity;
 pub mod admission;
 pub mod batch_plan;
+pub mod children;
 mod driver;
 pub mod fakes;
 mod handle;

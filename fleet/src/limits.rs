@@ -4,12 +4,16 @@ use std::time::Duration;
 
 /// Commands that wait for the keeper; the sender then waits itself.
 pub const KEEPER_QUEUE_MAX: usize = 256;
-/// Sandboxes that ended and are still known by what became of them.
+/// Sandboxes that ended and are still known by what became of them, here and in the records.
 pub const ENDED_SANDBOXES_MAX: usize = 4_096;
 /// Notes of sandboxes that came to rest; the driver with one more waits itself.
 pub const RESTED_QUEUE_MAX: usize = 256;
 /// Blocks before its last one from which on a sandbox's owner is told that its time is nearly over.
 pub const EXPIRY_WARNING_BLOCKS: u64 = 25;
+/// Length of the name of a child.
+pub const CHILD_NAME_BYTES_MAX: usize = 128;
+/// Children that wait for room; the next is refused.
+pub const CHILDREN_WAITING_MAX: usize = 1_024;
 /// Commands that wait for one sandbox's driver.
 pub const DRIVER_QUEUE_MAX: usize = 32;
 /// First pause before an effect that failed for the engine's reasons is tried again; it doubles.

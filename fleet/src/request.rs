@@ -7,6 +7,7 @@ use sandbox_protocol::limits::{
     CPU_CORES_DEFAULT, CPU_CORES_MAX, DISK_GB_DEFAULT, DISK_GB_MAX, ENV_VAR_BYTES_MAX, ENV_VARS_MAX,
     EXEC_TIMEOUT_MS_DEFAULT, EXEC_TIMEOUT_MS_MAX, MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN,
 };
+use sandbox_protocol::sealed::is_sealed;
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 use serde::{Deserialize, Serialize};
 
@@ -358,9 +359,13 @@ fn split_reserved(env: Env) -> (Env, Env) {
     (plain, reserved)
 }
 
+/// What may be sealed was opened before it came here.
 fn refuse_sealed(field: &str, text: &str) -> Result<(), Failure> {
-    if text.starts_with("sealed:v1:") {
-        return Err(Failure::new(FailureCode::Unsupported, format!("{field}: this operator opens no sealed fields")));
+    if is_sealed(text) {
+        return Err(Failure::new(
+            FailureCode::Unsupported,
+            format!("{field}: not a field that may be sealed, or not twice"),
+        ));
     }
     Ok(())
 }

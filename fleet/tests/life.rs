@@ -1,5 +1,6 @@
 //! Promises about the life of a sandbox, kept by keeper and drivers over fake ports on a paused clock.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,25 @@ async fn creating_twice_makes_one_container_and_deleting_twice_succeeds() {
         let gone = node.fleet.delete(sandbox(0).id, OWNER).await.unwrap();
         assert_eq!(gone.phase, Phase::Gone(EndReason::Deleted));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_something_in_the_engine_is_told_of_all_customers_and_no_more() {
+    let node = node(4);
+    node.fleet.create(sandbox(0)).await.unwrap();
+    node.fleet.create(Sandbox { owner: STRANGER, ..sandbox(1) }).await.unwrap();
+    node.fleet.create(sandbox(2)).await.unwrap();
+    node.fleet.stop(sandbox(2).id, OWNER).await.unwrap();
+    node.fleet.create(sandbox(3)).await.unwrap();
+    node.fleet.delete(sandbox(3).id, OWNER).await.unwrap();
+    let ids = |living: Vec<Sandbox>| living.into_iter().map(|sandbox| sandbox.id).collect::<BTreeSet<_>>();
+    let living = ids(node.fleet.living().await.unwrap());
+    assert_eq!(living, [0, 1, 2].map(|call| sandbox(call).id).into());
+    // One whose removal is not done yet is among them: its container is somebody's.
+    node.world.fail_next([FailureCode::Engine; 3]);
+    node.fleet.end(sandbox(0).id, EndReason::Expired).await;
+    assert!(ids(node.fleet.living().await.unwrap()).contains(&sandbox(0).id));
+    assert!(node.fleet.knows(sandbox(3).id).await.unwrap() && !node.fleet.knows(sandbox(9).id).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ use crate::chain::connect::{self, FindError};
 use crate::chain::counted::Questions;
 use crate::chain::duty::Duty;
 use crate::chain::head::{self, Head, Look};
-use crate::chain::key::{self, KeyError};
+use crate::chain::key::{self, KeyError, SealKeys};
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
 use crate::chain::registration::{self, RegistrationError};
@@ -105,7 +105,8 @@ pub(crate) async fn register(config: &Config) -> Result<Option<Mined>, NodeError
     let key = key::load(&config.keystore)?;
     let chain = connect::find(&config.chain, &Questions::new()?).await?;
     let sender = sender(config, &chain, &key);
-    Ok(registration::ensure(&chain, &sender, &key, &config.offer).await?.0)
+    let profile = registration::profile(&config.offer, SealKeys::of(&config.keystore, &key).current()?.public());
+    Ok(registration::ensure(&chain, &sender, &key, &profile).await?.0)
 }
 
 /// Runs the node until `stop`.
@@ -164,7 +165,9 @@ impl Node {
         let me = key.address();
         bind(&records, &chain, me)?;
         let sender = sender(&config, &chain, &key);
-        let intake = Intake::new(registration::ensure(&chain, &sender, &key, &config.offer).await?.1);
+        let seal_keys = SealKeys::of(&config.keystore, &key);
+        let profile = registration::profile(&config.offer, seal_keys.current()?.public());
+        let intake = Intake::new(registration::ensure(&chain, &sender, &key, &profile).await?.1);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await?;
         let sidecars = Arc::new(SocketSidecars::new(places.clone()));
@@ -181,7 +184,8 @@ impl Node {
             sandboxes: Arc::new(records.clone()),
         };
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
-        let upkeep = keep_host(containers.clone(), records.clone(), sidecars.clone(), config.offer.capacity);
+        let owners = Owners { fleet: fleet.clone(), records: records.clone() };
+        let upkeep = keep_host(containers.clone(), owners, sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
         let depth = (height.clone(), confirmations(&config, &chain));
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
@@ -208,6 +212,7 @@ impl Node {
         let desk = Desk::new(DeskParts {
             chain,
             key,
+            seal_keys,
             records,
             fleet,
             sidecars,
@@ -297,6 +302,7 @@ fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet)
         chain: chain.clone(),
         key: key.clone(),
         fleet: fleet.clone(),
+        seal_keys: SealKeys::of(&config.keystore, key),
         menu: config.engine.menu.clone(),
         offer: config.offer.clone(),
         service: config.chain.service,
@@ -370,26 +376,29 @@ async fn containers(config: &Config, places: &Places) -> Result<Arc<DockerContai
 /// Starts to keep the pool filled and the host swept.
 fn keep_host(
     containers: Arc<DockerContainers>,
-    records: Records,
+    owners: Owners,
     sidecars: Arc<dyn Sidecars>,
     capacity: Capacity,
 ) -> Keeping {
     let stop = CancellationToken::new();
-    let upkeep = Upkeep { census: Arc::new(records), sidecars, capacity };
+    let upkeep = Upkeep { census: Arc::new(owners), sidecars, capacity };
     Keeping { task: tokio::spawn(containers.keep(upkeep, stop.clone())), stop }
 }
 
+/// Whose the things in the engine are: the keeper knows the sandboxes, the records how much they know.
+struct Owners {
+    fleet: Fleet,
+    records: Records,
+}
+
 #[async_trait]
-impl Census for Records {
+impl Census for Owners {
     async fn living(&self) -> Result<Vec<Sandbox>, Box<dyn Error + Send + Sync>> {
-        let records = self.clone();
-        let mut sandboxes = tokio::task::spawn_blocking(move || records.sandboxes()).await??;
-        sandboxes.retain(|sandbox| !sandbox.phase.is_final());
-        Ok(sandboxes)
+        Ok(self.fleet.living().await?)
     }
 
     async fn is_whole(&self) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        Ok(!self.are_restored()?)
+        Ok(!self.records.are_restored()?)
     }
 }
 

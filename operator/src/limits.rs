@@ -289,6 +289,11 @@ pub(crate) const ADMIN_LIST_MAX: usize = 10_000;
 /// Pause between two looks whether a draining operator is done.
 pub(crate) const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 
+/// Time in which a seal key that was replaced still opens: customers seal to what they read, and calls wait.
+pub(crate) const SEAL_KEY_OVERLAP_S: u64 = 7 * 24 * 3_600;
+/// Seal keys that open at a time.
+pub(crate) const SEAL_KEYS_OPENING_MAX: usize = 8;
+
 const _: () = assert!(API_PEER_CONNECTIONS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_UNKNOWN_WAITS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_STREAMS_EACH_MAX < API_STREAMS_MAX && API_STREAMS_MAX < API_CONNECTIONS_MAX);

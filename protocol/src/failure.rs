@@ -20,6 +20,10 @@ pub enum FailureCode {
     ImageNotAllowed,
     /// `env_json` is not a JSON object of strings within its bounds.
     BadEnv,
+    /// A sealed field is not of the form, too long, changed, or sealed to other operators.
+    SealedUnreadable,
+    /// A sealed field was written for another chain, service, caller, job or field.
+    SealedElsewhere,
     /// The command ran longer than it was given.
     Timeout,
     /// The command wrote more than is kept; what was kept is in the response.
@@ -65,6 +69,8 @@ impl FailureCode {
             | Self::ResourcesOutOfRange
             | Self::ImageNotAllowed
             | Self::BadEnv
+            | Self::SealedUnreadable
+            | Self::SealedElsewhere
             | Self::Timeout
             | Self::OutputLimit
             | Self::SandboxBusy
@@ -101,6 +107,8 @@ impl FailureCode {
             | Self::ResourcesOutOfRange
             | Self::ImageNotAllowed
             | Self::BadEnv
+            | Self::SealedUnreadable
+            | Self::SealedElsewhere
             | Self::Timeout
             | Self::OutputLimit
             | Self::SandboxStopped

@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod limits;
 pub mod receipt;
 pub mod sandbox_id;
+pub mod sealed;
 pub mod session;
 pub mod siwe;
 pub mod snapshot;

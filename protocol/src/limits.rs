@@ -49,6 +49,8 @@ pub const SNAPSHOT_S_MAX: u64 = 1_800;
 
 /// Inputs of a job; the contract refuses more.
 pub const JOB_INPUT_BYTES_MAX: usize = 64 * 1024;
+/// Operators that a field may be sealed to: as many as a service may have.
+pub const SEALED_RECIPIENTS_MAX: usize = 32;
 
 /// How far ahead a caller's signature on an HTTP request may expire.
 pub const SIGNATURE_LIFETIME_S_MAX: u64 = 300;
@@ -83,5 +85,11 @@ mod tests {
     fn solidity_gives_inputs_the_same_bound() {
         let solidity = include_str!("../../contracts/src/State.sol").replace('_', "");
         assert!(solidity.contains(&format!("INPUTSMAX = {};", super::JOB_INPUT_BYTES_MAX)));
+    }
+
+    #[test]
+    fn a_field_can_be_sealed_to_all_operators_of_any_service() {
+        let solidity = include_str!("../../contracts/src/Operators.sol");
+        assert!(solidity.contains(&format!("OPERATORS_MAX = {};", super::SEALED_RECIPIENTS_MAX)));
     }
 }

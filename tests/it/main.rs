@@ -23,6 +23,7 @@ mod pool;
 mod quotes;
 mod refusals;
 mod runtime;
+mod sealed;
 mod start;
 mod sweep;
 mod terms;

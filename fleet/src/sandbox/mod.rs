@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use step::{Step, step};
 
+use crate::children::ChildName;
 use crate::request::{SandboxSpec, SnapshotUri};
 
 /// What is kept of a sandbox from its request until it is gone.
@@ -39,6 +40,9 @@ pub struct Sandbox {
     /// Whether its owner was told that its time is nearly over.
     #[serde(default)]
     pub warned: bool,
+    /// Its name among the children of its call, where the operator made it for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ChildName>,
     /// Where it is in its life.
     pub phase: Phase,
 }
@@ -156,6 +160,8 @@ pub enum EndReason {
     ServiceEnded,
     /// It did not come up in time.
     Abandoned,
+    /// The call in whose course it was made has ended.
+    ParentEnded,
 }
 
 /// What happens to a sandbox.

@@ -1,5 +1,7 @@
 //! Calls and their answers, to the account that made them: by a token, or one by one by a signature over the very call.
 
+mod follow;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use alloy::primitives::{Address, B256};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
 use sandbox_protocol::holdings::{CallEntry, CallsBody, CallsQuery};
 use sandbox_protocol::http::{AnswerBody, CallBody, CallQuery, CallStatus, ErrorBody, response_json};
 use sandbox_protocol::limits::WAIT_S_MAX;
@@ -20,10 +23,12 @@ use utoipa_axum::routes;
 use super::document::SessionErrors;
 use super::extract::{InPath, InQuery};
 use super::proof::{self, Asked};
+use super::seats::{Seats, taken_up};
 use super::session::Session;
 use super::{ApiError, now, page};
 use crate::limits::API_UNKNOWN_WAITS_MAX;
 use crate::records::{Answer, CallPlace, CallRecord, Progress, Records};
+use follow::{Follower, Stage};
 
 const TOO_MANY: &str = "too many wait for calls that are not known here yet";
 
@@ -33,6 +38,7 @@ pub(super) struct Calls {
     asked: Asked,
     /// Waits for calls that are not known yet, which anybody may do.
     unknown_waits: Semaphore,
+    seats: Seats,
     stop: CancellationToken,
 }
 
@@ -46,8 +52,8 @@ struct Want {
 
 impl Calls {
     /// Calls of `records`, for those who prove to the one that is `asked` who they are.
-    pub(super) const fn new(records: Records, asked: Asked, stop: CancellationToken) -> Self {
-        Self { records, asked, unknown_waits: Semaphore::const_new(API_UNKNOWN_WAITS_MAX), stop }
+    pub(super) const fn new(records: Records, asked: Asked, seats: Seats, stop: CancellationToken) -> Self {
+        Self { records, asked, unknown_waits: Semaphore::const_new(API_UNKNOWN_WAITS_MAX), seats, stop }
     }
 }
 
@@ -56,13 +62,20 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Calls>> {
     OpenApiRouter::new().routes(routes!(show)).routes(routes!(list))
 }
 
-/// Shows a call of the caller's with its answer and the signed receipt, waiting for it if asked to.
+/// Shows a call of the caller's with its answer and the signed receipt, waiting for it if asked to. Who accepts
+/// `text/event-stream` gets an event for each state that the call comes to (`queued`, `running`, `answered`, `settled`; data:
+/// CallBody, id: 1 to 4), up to `until`; `wait` is then the time that a call may take to come in.
 #[utoipa::path(
     get, path = "/v1/services/{service}/calls/{call}", operation_id = "call", tag = "calls",
     security(("token" = []), ("proof" = [])),
-    params(("service" = u64, Path, description = "Service id"), ("call" = u64, Path, description = "Call id"), CallQuery),
+    params(
+        ("service" = u64, Path, description = "Service id"), ("call" = u64, Path, description = "Call id"), CallQuery,
+        ("Last-Event-ID" = Option<u64>, Header, description = "The last state that the reader of a stream was told of"),
+    ),
     responses(
-        (status = 200, description = "Where the call is", body = CallBody),
+        (status = 200, description = "Where the call is", content(
+            (CallBody = "application/json"), (String = "text/event-stream"),
+        )),
         (status = 404, description = "The caller has no such call here; it may still come in", body = ErrorBody),
         SessionErrors,
     )
@@ -73,19 +86,26 @@ async fn show(
     InQuery(CallQuery { wait, until }): InQuery<CallQuery>,
     session: Result<Session, ApiError>,
     headers: HeaderMap,
-) -> Result<Json<CallBody>, ApiError> {
+) -> Result<Response, ApiError> {
     if wait > WAIT_S_MAX {
         return Err(ApiError::BadRequest(format!("wait is at most {WAIT_S_MAX} seconds")));
     }
     let key = CallKey { service, call };
-    let caller = match session {
-        Ok(session) => session.may(Scope::CallsRead)?,
+    let (caller, session) = match session {
+        Ok(session) => (session.may(Scope::CallsRead)?, Some(session)),
         Err(refused) if Session::is_shown(&headers) => return Err(refused),
-        Err(_) => proof::caller(&headers, key, now(), calls.asked)?,
+        Err(_) => (proof::caller(&headers, key, now(), calls.asked)?, None),
     };
-    let want = Want { key, caller, until };
-    let found = calls.far_enough(want, Duration::from_secs(wait)).await?;
-    Ok(Json(body(&found)?))
+    let (want, wait) = (Want { key, caller, until }, Duration::from_secs(wait));
+    if follow::is_asked(&headers) {
+        let told = taken_up(&headers)?.and_then(Stage::of_id);
+        let seat = calls.seats.take(caller)?;
+        // Refused here, it is refused by its status.
+        calls.far_enough(Want { until: CallStatus::Pending, ..want }, wait).await?;
+        return Ok(Follower { calls, want, session, told, seat }.start().into_response());
+    }
+    let found = calls.far_enough(want, wait).await?;
+    Ok(Json(body(&found)?).into_response())
 }
 
 /// Lists the caller's calls to this operator, the newest first, as far back as they are kept.
@@ -194,14 +214,20 @@ fn answer_body(job: u8, answer: &Answer, transaction: Option<B256>) -> Result<An
 
 #[cfg(test)]
 mod tests {
+    use alloy::primitives::{Bytes, Signature, U256, keccak256};
     use alloy::signers::local::PrivateKeySigner;
+    use alloy::sol_types::SolValue as _;
     use axum::Router;
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
-    use axum::http::header::AUTHORIZATION;
+    use axum::http::StatusCode;
+    use axum::http::header::{ACCEPT, AUTHORIZATION};
     use hyper::service::Service as _;
     use hyper_util::service::TowerToHyperService;
+    use sandbox_protocol::abi::JobError;
     use sandbox_protocol::http::ErrorBody;
+    use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt};
+    use sandbox_protocol::{Failure, FailureCode};
     use tempfile::TempDir;
     use tokio::time::{Instant, timeout};
 
@@ -229,7 +255,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (records, guard) = Records::open(dir.path()).unwrap();
             let stop = CancellationToken::new();
-            let calls = Arc::new(Calls::new(records.clone(), ASKED, stop.clone()));
+            let calls = Arc::new(Calls::new(records.clone(), ASKED, Seats::default(), stop.clone()));
             let route = TowerToHyperService::new(Router::from(routes().with_state(calls.clone())));
             Self { records, stop, route, calls, caller: PrivateKeySigner::random(), _kept: (guard, dir) }
         }
@@ -321,6 +347,92 @@ mod tests {
         };
         assert_eq!(desk.meanwhile("wait=60", dropped).await, refusal(404, "no_call"));
         assert_eq!(desk.ask("wait=60").await, refusal(404, "no_call"));
+    }
+
+    /// The answer to a call that was not done.
+    fn answer() -> Answer {
+        let failure = Failure::new(FailureCode::BadRequest, "no");
+        let response: Bytes = JobError::from(&failure).abi_encode().into();
+        let receipt = SandboxReceipt {
+            service: KEY.service,
+            call: KEY.call,
+            job: 0,
+            operator: ASKED.operator,
+            caller: Address::ZERO,
+            inputs_hash: B256::ZERO,
+            response_hash: keccak256(&response),
+            outcome: Outcome::Caller.id(),
+            detail: U256::ZERO,
+            failure: failure.code.to_string(),
+            runtime: String::new(),
+            image_digest: String::new(),
+            started_block: 1,
+            ended_block: 2,
+            duration_ms: 3,
+        };
+        let signature = Signature::test_signature();
+        let receipt = SignedReceipt { chain_id: ASKED.chain_id, core: ASKED.core, receipt, signature };
+        Answer { response, failure: Some(failure.code), receipt }
+    }
+
+    /// What a stream says, event by event and id by id; it ends by itself.
+    async fn told(desk: &Desk, query: &str, last: Option<u64>) -> Result<String, StatusCode> {
+        let proof = proof::tests::proof(&desk.caller, KEY, now() + 100, ASKED);
+        let request = Request::get(format!("/v1/services/1/calls/2?{query}"))
+            .header(AUTHORIZATION, proof.to_string())
+            .header(ACCEPT, "text/event-stream");
+        let request = last.into_iter().fold(request, |request, id| request.header("last-event-id", id));
+        let response = desk.route.call(request.body(Body::empty()).unwrap()).await.unwrap();
+        if !response.status().is_success() {
+            return Err(response.status());
+        }
+        let body = timeout(PATIENCE, to_bytes(response.into_body(), usize::MAX)).await.expect("no end").unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("event: ").or_else(|| line.strip_prefix("id: ")));
+        Ok(lines.collect::<Vec<_>>().join(" "))
+    }
+
+    #[tokio::test]
+    async fn a_stream_tells_each_state_and_ends_with_the_answer() {
+        let desk = Desk::new();
+        desk.records.put_call(&desk.call(Progress::Seen)).await.unwrap();
+        let mut following = std::pin::pin!(told(&desk, "", None));
+        assert!(futures::poll!(following.as_mut()).is_pending());
+        assert_eq!(desk.calls.seats.taken(), 1);
+        let (stream, ()) = tokio::join!(following, async {
+            desk.records.put_call(&desk.call(Progress::Begun { block: 6 })).await.unwrap();
+            desk.records
+                .put_call(&desk.call(Progress::Refused { answer: answer(), reason: "x".into() }))
+                .await
+                .unwrap();
+        });
+        let stream = stream.unwrap();
+        assert!(stream.ends_with("answered 3") && !stream.contains("settled"), "{stream}");
+        assert_eq!(told(&desk, "until=settled", None).await, Ok("answered 3".into()), "it comes no further");
+        assert_eq!(told(&desk, "", Some(3)).await, Ok(String::new()), "told already");
+        assert_eq!(told(&desk, "until=pending", Some(1)).await, Ok("answered 3".into()));
+    }
+
+    #[tokio::test]
+    async fn a_stream_of_a_call_that_is_not_the_readers_is_refused_before_it_begins() {
+        let desk = Desk::new();
+        assert_eq!(told(&desk, "", None).await, Err(StatusCode::NOT_FOUND));
+        let foreign = CallRecord { caller: Address::repeat_byte(9), ..desk.call(Progress::Seen) };
+        desk.records.put_call(&foreign).await.unwrap();
+        assert_eq!(told(&desk, "", None).await, Err(StatusCode::NOT_FOUND));
+        assert_eq!(desk.calls.seats.taken(), 0, "nor does it keep a seat");
+    }
+
+    #[tokio::test]
+    async fn so_many_streams_of_one_address_are_open_at_a_time() {
+        let desk = Desk::new();
+        desk.records.put_call(&desk.call(Progress::Seen)).await.unwrap();
+        let address = desk.caller.address();
+        let seats: Vec<_> = std::iter::from_fn(|| desk.calls.seats.take(address).ok()).collect();
+        assert_eq!(told(&desk, "", None).await, Err(StatusCode::TOO_MANY_REQUESTS));
+        drop(seats);
+        desk.stop.cancel();
+        assert!(told(&desk, "", None).await.is_ok(), "it ends with the process");
     }
 
     #[tokio::test]

@@ -3,9 +3,8 @@
 //! The log on disk is the only queue: a stream reads on from its last id whenever there is more. So a slow reader costs a
 //! place in a file, and is cut off when it does not take what it was sent.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use alloy::primitives::Address;
 use axum::extract::State;
@@ -27,14 +26,13 @@ use utoipa_axum::routes;
 use super::ApiError;
 use super::document::SessionErrors;
 use super::extract::InQuery;
+use super::seats::{Seat, Seats, taken_up};
 use super::session::Session;
 use crate::limits::{
-    API_STREAM_AGE_MAX, API_STREAM_KEEP_ALIVE, API_STREAM_QUEUE_MAX, API_STREAM_TAKE_MAX, API_STREAMS_EACH_MAX,
-    API_STREAMS_MAX, EVENTS_READ_MAX,
+    API_STREAM_AGE_MAX, API_STREAM_KEEP_ALIVE, API_STREAM_QUEUE_MAX, API_STREAM_TAKE_MAX, EVENTS_READ_MAX,
 };
 use crate::records::{EventRecord, Records, RecordsError};
 
-const LAST_EVENT_ID: &str = "last-event-id";
 const SANDBOX: &str = "sandbox";
 const GAP: &str = "gap";
 
@@ -43,16 +41,6 @@ pub(super) struct Feed {
     records: Records,
     seats: Seats,
     stop: CancellationToken,
-}
-
-/// Who follows, by address. Clones share it.
-#[derive(Clone, Default)]
-struct Seats(Arc<Mutex<HashMap<Address, usize>>>);
-
-/// A place among those who follow.
-struct Seat {
-    seats: Seats,
-    address: Address,
 }
 
 /// One stream, and how far it is.
@@ -82,9 +70,9 @@ enum End {
 }
 
 impl Feed {
-    /// The events in `records`, until `stop`.
-    pub(super) fn new(records: Records, stop: CancellationToken) -> Self {
-        Self { records, seats: Seats::default(), stop }
+    /// The events in `records`, for those who find a seat, until `stop`.
+    pub(super) const fn new(records: Records, seats: Seats, stop: CancellationToken) -> Self {
+        Self { records, seats, stop }
     }
 }
 
@@ -116,12 +104,6 @@ async fn follow(
     tokio::spawn(follower.run());
     let keep_alive = KeepAlive::new().interval(API_STREAM_KEEP_ALIVE);
     Ok(Sse::new(ReceiverStream::new(events).map(Ok)).keep_alive(keep_alive))
-}
-
-fn taken_up(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
-    let number = value.to_str().ok().and_then(|text| text.parse().ok());
-    number.map(Some).ok_or_else(|| ApiError::BadRequest("Last-Event-ID is not an id that this operator gave".into()))
 }
 
 impl Follower {
@@ -196,51 +178,4 @@ impl Follower {
 fn told(event: EventRecord) -> SandboxEvent {
     let EventRecord { seq, time_ms, happened } = event;
     SandboxEvent { seq, time_ms, sandbox: happened.sandbox, phase: happened.phase, reason: happened.reason }
-}
-
-impl Seats {
-    fn take(&self, address: Address) -> Result<Seat, ApiError> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.values().sum::<usize>() >= API_STREAMS_MAX {
-            return Err(ApiError::Busy("too many follow events"));
-        }
-        let own = taken.entry(address).or_default();
-        if *own >= API_STREAMS_EACH_MAX {
-            return Err(ApiError::Busy("this address follows events as often as it may"));
-        }
-        *own += 1;
-        Ok(Seat { seats: self.clone(), address })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = taken.get_mut(&self.address) {
-            *own -= 1;
-        }
-        taken.retain(|_, own| *own > 0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(number: usize) -> Address {
-        Address::left_padding_from(&number.to_be_bytes())
-    }
-
-    #[test]
-    fn one_follows_as_often_as_one_may_and_all_as_many_as_there_are_seats() {
-        let seats = Seats::default();
-        let own: Vec<_> = std::iter::from_fn(|| seats.take(address(1)).ok()).collect();
-        assert_eq!(own.len(), API_STREAMS_EACH_MAX);
-        drop(own);
-        let all: Vec<_> = (0..).map_while(|number| seats.take(address(number)).ok()).collect();
-        assert_eq!(all.len(), API_STREAMS_MAX);
-        drop(all);
-        assert!(seats.take(address(1)).is_ok());
-        assert!(seats.0.lock().unwrap().is_empty(), "nothing is kept of who has left");
-    }
 }

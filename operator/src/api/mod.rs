@@ -25,6 +25,7 @@ mod proof;
 mod quotes;
 mod rate;
 mod sandboxes;
+mod seats;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -73,6 +74,7 @@ pub(crate) use quotes::QuoteParts;
 pub(crate) use quotes::Quoting;
 use rate::Rates;
 use sandboxes::Holdings;
+use seats::Seats;
 use tls::TlsListener;
 pub(crate) use tls::{TlsError, TlsFiles};
 
@@ -139,14 +141,15 @@ fn router(api: Api, config: &ApiConfig, stop: &CancellationToken) -> Result<Rout
     let Api { chain, records, fleet, snapshots, head, metrics, me, url, quoting } = api;
     let deployment = chain.deployment();
     let asked = Asked { operator: me, chain_id: deployment.chain_id, core: deployment.core };
-    let calls = Calls::new(records.clone(), asked, stop.clone());
+    let seats = Seats::default();
+    let calls = Calls::new(records.clone(), asked, seats.clone(), stop.clone());
     let auth = Auth::new(&url, config.token_life_s, records.clone(), chain)?;
     let open = Open { fleet: fleet.clone(), head, metrics, stop: stop.clone() };
     let routes = Router::from(open::routes().with_state(Arc::new(open)))
         .merge(auth::routes().with_state(Arc::new(auth)))
         .merge(calls::routes().with_state(Arc::new(calls)))
         .merge(sandboxes::routes().with_state(Arc::new(Holdings::new(fleet, snapshots))))
-        .merge(events::routes().with_state(Arc::new(Feed::new(records.clone(), stop.clone()))))
+        .merge(events::routes().with_state(Arc::new(Feed::new(records.clone(), seats, stop.clone()))))
         .merge(quotes::routes().with_state(quoting));
     let gate = Gate { records, rates: Rates::new(), trusted: config.trusted_proxies.clone() };
     Ok(guarded(routes, gate, config))

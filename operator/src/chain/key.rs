@@ -6,6 +6,7 @@
 mod encrypted;
 mod password;
 mod sdk;
+mod seal;
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,8 @@ use alloy::signers::local::PrivateKeySigner;
 use zeroize::Zeroizing;
 
 use crate::config::KeystoreConfig;
+
+pub(crate) use seal::{Former, SealKeys};
 
 /// What the encrypted key is called in a keystore directory.
 const ENCRYPTED_FILE: &str = "key.json";
@@ -88,6 +91,17 @@ pub(crate) enum KeyError {
     /// A new password is empty.
     #[error("the password is empty")]
     EmptyPassword,
+    /// The file beside the key does not say which seal keys there are.
+    #[error("{} does not say which seal keys there are", path.display())]
+    NotGenerations {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The seal key was rotated too often lately.
+    #[error("too many former seal keys still open; `operator key rotate-seal --drop-former` ends them all")]
+    TooManySealKeys,
     /// The text is no private key.
     #[error("not a private key of 32 bytes in hex")]
     NotAKey,

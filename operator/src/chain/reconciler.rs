@@ -34,7 +34,11 @@ impl Reconciler {
         let mut settled = HashSet::new();
         let comparing = async {
             loop {
-                for sandbox in self.sandboxes() {
+                let sandboxes = self.sandboxes();
+                // What is forgotten here needs no remembering either.
+                let known: HashSet<SandboxId> = sandboxes.iter().map(|sandbox| sandbox.id).collect();
+                settled.retain(|id| known.contains(id));
+                for sandbox in sandboxes {
                     if !settled.contains(&sandbox.id) && self.compare(&sandbox).await {
                         settled.insert(sandbox.id);
                     }
@@ -61,6 +65,9 @@ impl Reconciler {
     /// Whether both sides agree that the sandbox is over, so that it need not be looked at again.
     async fn compare(&self, sandbox: &Sandbox) -> bool {
         let id = sandbox.id;
+        if sandbox.child.is_some() {
+            return self.compare_child(sandbox).await;
+        }
         let over = match self.chain.sandbox(id).await {
             // Its create was given to another operator: what was made of it here is nobody's.
             Ok(row) if row.state != SandboxState::Unknown && row.operator != self.me => Some(EndReason::Abandoned),
@@ -82,6 +89,21 @@ impl Reconciler {
             (Some(_), true) => true,
             (None, _) => false,
         }
+    }
+
+    /// No row on chain stands for a child: it is over when its parent call is, or is in no record any more.
+    async fn compare_child(&self, sandbox: &Sandbox) -> bool {
+        let is_over = match self.records.call(sandbox.id.origin) {
+            Ok(parent) => parent.is_none_or(|parent| parent.answer().is_some() || parent.progress.is_final()),
+            Err(error) => {
+                tracing::error!(sandbox = %sandbox.id, error = %crate::error_chain(&error), "its parent cannot be read");
+                return false;
+            }
+        };
+        if is_over && !sandbox.phase.is_final() {
+            self.fleet.end(sandbox.id, EndReason::ParentEnded).await;
+        }
+        sandbox.phase.is_final()
     }
 
     async fn reap(&self, id: SandboxId) -> bool {

@@ -35,39 +35,43 @@ pub(crate) enum Standing {
     Outdated(OperatorView),
 }
 
-/// How `account` stands with `offer`.
-pub(crate) async fn standing(chain: &Chain, account: Address, offer: &OfferConfig) -> Result<Standing, ReadError> {
+/// How `account` stands with `profile`.
+pub(crate) async fn standing(
+    chain: &Chain,
+    account: Address,
+    profile: &OperatorProfile,
+) -> Result<Standing, ReadError> {
     let registered = chain.core().isOperatorRegistered(chain.deployment().blueprint_id, account).call().await;
     if !registered.map_err(ReadError::on("isOperatorRegistered"))? {
         return Ok(Standing::Unregistered);
     }
     let published = chain.operator(account).await?;
-    let same = is_same(&published, &profile(offer));
+    let same = is_same(&published, profile);
     Ok(if same { Standing::AsOffered(published) } else { Standing::Outdated(published) })
 }
 
-/// The transaction that makes `key` an operator with `offer`.
-pub(crate) fn registering(chain: &Chain, key: &PrivateKeySigner, offer: &OfferConfig) -> Invocation {
-    calls::register_operator(chain.deployment(), public_key(key), &profile(offer))
+/// The transaction that makes `key` an operator with `profile`.
+pub(crate) fn registering(chain: &Chain, key: &PrivateKeySigner, profile: &OperatorProfile) -> Invocation {
+    calls::register_operator(chain.deployment(), public_key(key), profile)
 }
 
-/// The transaction that publishes `offer`.
-pub(crate) fn publishing(chain: &Chain, offer: &OfferConfig) -> Invocation {
-    calls::set_operator_profile(chain.deployment(), &profile(offer))
+/// The transaction that publishes `profile`.
+pub(crate) fn publishing(chain: &Chain, profile: &OperatorProfile) -> Invocation {
+    calls::set_operator_profile(chain.deployment(), profile)
 }
 
-/// Registers the account with its offer; where it is registered with another, publishes this one. Gives the transaction, if
+/// Registers the account with its profile; where it is registered with another, publishes this one. Gives the transaction, if
 /// it took one, and whether the operator is paused by its own word.
 pub(crate) async fn ensure(
     chain: &Chain,
     sender: &Sender,
     key: &PrivateKeySigner,
-    offer: &OfferConfig,
+    profile: &OperatorProfile,
 ) -> Result<(Option<Mined>, bool), RegistrationError> {
-    let (invocation, paused) = match until_answered("registration", || standing(chain, key.address(), offer)).await {
+    let (invocation, paused) = match until_answered("registration", || standing(chain, key.address(), profile)).await {
         Standing::AsOffered(published) => return Ok((None, published.paused)),
-        Standing::Outdated(published) => (publishing(chain, offer), published.paused),
-        Standing::Unregistered => (registering(chain, key, offer), false),
+        Standing::Outdated(published) => (publishing(chain, profile), published.paused),
+        Standing::Unregistered => (registering(chain, key, profile), false),
     };
     let mined = sender.send(invocation).await?.map_err(RegistrationError::Refused)?;
     let blueprint = chain.deployment().blueprint_id;
@@ -75,11 +79,12 @@ pub(crate) async fn ensure(
     Ok((Some(mined), paused))
 }
 
-fn profile(offer: &OfferConfig) -> OperatorProfile {
+/// What is to be published of an operator with this offer, to whom fields are sealed by `seal_key`.
+pub(crate) fn profile(offer: &OfferConfig, seal_key: B256) -> OperatorProfile {
     OperatorProfile {
         capacity: offer.capacity.sandboxes,
         pricePerHour: offer.price_per_hour,
-        sealKey: B256::ZERO,
+        sealKey: seal_key,
         apiUrl: offer.api_url.clone(),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{CommandError, Output};
 use crate::chain::counted::Questions;
+use crate::chain::key::SealKeys;
 use crate::chain::registration::{self, Standing};
 use crate::chain::sender::Sender;
 use crate::chain::{connect, key};
@@ -19,6 +20,7 @@ use crate::failpoint::Failpoint;
 pub(super) struct Hands {
     pub(super) chain: Chain,
     pub(super) me: Address,
+    pub(super) seal_keys: SealKeys,
     sender: Sender,
 }
 
@@ -29,8 +31,9 @@ impl Hands {
         let key = key::load(&keystore)?;
         let chain = connect::find(&config::read_chain(source)?, &Questions::new()?).await?;
         let me = key.address();
+        let seal_keys = SealKeys::of(&keystore, &key);
         let sender = Sender::start(Account::new(chain.clone(), key), key::lock_path(&keystore), Failpoint::default());
-        Ok(Self { chain, me, sender })
+        Ok(Self { chain, me, seal_keys, sender })
     }
 
     /// Sends and waits until it is in a block.
@@ -64,11 +67,12 @@ pub(super) fn say_published(mined: Option<Mined>, output: &Output) -> Result<(),
 pub(super) async fn update(source: &impl Source, output: &Output) -> Result<(), CommandError> {
     let config = Config::read(source)?;
     let hands = Hands::new(source).await?;
-    match registration::standing(&hands.chain, hands.me, &config.offer).await? {
+    let profile = registration::profile(&config.offer, hands.seal_keys.current()?.public());
+    match registration::standing(&hands.chain, hands.me, &profile).await? {
         Standing::Unregistered => Err(CommandError::Unregistered(hands.me)),
         Standing::AsOffered(_) => say_published(None, output),
         Standing::Outdated(_) => {
-            let mined = hands.send(registration::publishing(&hands.chain, &config.offer)).await?;
+            let mined = hands.send(registration::publishing(&hands.chain, &profile)).await?;
             say_published(Some(mined), output)
         }
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{CommandError, Output};
-use crate::chain::key::{self, Kept, KeyError};
+use crate::chain::key::{self, Former, Kept, KeyError, SealKeys};
 use crate::config;
 
 /// What can be done to it.
@@ -26,12 +26,26 @@ pub(crate) enum KeyCommand {
     Encrypt,
     /// Prints the address of the key.
     Show,
+    /// Prints the key that customers seal fields to.
+    ShowSeal,
+    /// Puts a new key in its place; the former one still opens for 7 days. `operator update` publishes the new one.
+    RotateSeal {
+        /// The former keys open nothing any more, also what customers have sent already.
+        #[arg(long)]
+        drop_former: bool,
+    },
 }
 
 /// Carries one out.
 pub(super) fn work(command: KeyCommand, source: &impl Source, output: &Output) -> Result<(), CommandError> {
     let keystore = config::read_keystore(source)?;
     let key = match command {
+        KeyCommand::ShowSeal => return show_seal(&SealKeys::of(&keystore, &key::load(&keystore)?), output),
+        KeyCommand::RotateSeal { drop_former } => {
+            let keys = SealKeys::of(&keystore, &key::load(&keystore)?);
+            keys.rotate(if drop_former { Former::IsDropped } else { Former::Opens })?;
+            return show_seal(&keys, output);
+        }
         KeyCommand::Show => key::load(&keystore)?,
         KeyCommand::New => key::create(&keystore)?,
         KeyCommand::Encrypt => key::encrypt(&keystore)?,
@@ -41,6 +55,12 @@ pub(super) fn work(command: KeyCommand, source: &impl Source, output: &Output) -
     let encrypted = key::kept(&keystore)? == Some(Kept::Encrypted);
     let address = key.address();
     output.say(&address.to_string(), &json!({ "address": address.to_string(), "encrypted": encrypted }))
+}
+
+fn show_seal(keys: &SealKeys, output: &Output) -> Result<(), CommandError> {
+    let (public, generations) = (keys.current()?.public(), keys.generations()?);
+    let line = format!("{public} (generation {}, {} former open)", generations.current, keys.opening()?.len() - 1);
+    output.say(&line, &json!({ "seal_key": public, "current": generations.current, "retired": generations.retired }))
 }
 
 fn from_input() -> Result<Zeroizing<String>, KeyError> {

@@ -13,6 +13,7 @@ use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Unfinished};
 use sandbox_protocol::abi::{self, JobError, JobReceipt};
 use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt, domain};
+use sandbox_protocol::sealed::{Binding, Sealable, is_in};
 use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
 use sandbox_sdk::Chain;
 use tokio::sync::watch;
@@ -22,7 +23,9 @@ use tracing::field::Empty;
 
 use super::fence::{Fence, Verdict};
 use super::queue::{Hold, JobQueue};
+use super::sealed::open_fields;
 use super::terms;
+use crate::chain::key::SealKeys;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
@@ -31,6 +34,7 @@ use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
 pub(crate) struct DeskParts {
     pub(crate) chain: Chain,
     pub(crate) key: PrivateKeySigner,
+    pub(crate) seal_keys: SealKeys,
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) sidecars: Arc<dyn Sidecars>,
@@ -54,6 +58,8 @@ pub(crate) struct Desk {
 pub(crate) struct JobCall {
     /// Which call.
     pub(crate) key: CallKey,
+    /// Its job, by its id on chain.
+    pub(crate) job: u8,
     /// Who asked.
     pub(crate) caller: Address,
     /// What was asked.
@@ -79,12 +85,23 @@ pub(crate) struct Work {
 }
 
 impl JobCall {
-    /// The request, strictly decoded.
+    /// The request, strictly decoded, and what is sealed in it opened.
     pub(crate) fn request<T>(&self) -> Result<T, Failure>
     where
-        T: SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
+        T: Sealable + SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
     {
-        abi::decode(&self.inputs).map_err(|error| Failure::new(FailureCode::BadRequest, error.to_string()))
+        let decoded = abi::decode(&self.inputs);
+        let mut request: T = decoded.map_err(|error| Failure::new(FailureCode::BadRequest, error.to_string()))?;
+        let deployment = self.parts().chain.deployment();
+        let binding = Binding {
+            chain_id: deployment.chain_id,
+            core: deployment.core,
+            service: self.key.service,
+            caller: self.caller,
+            job: self.job,
+        };
+        open_fields(&mut request, &self.parts().seal_keys, &binding)?;
+        Ok(request)
     }
 
     /// Names the sandbox in what is logged of this call.
@@ -217,7 +234,7 @@ impl Desk {
         let (key, caller, inputs) = (call.key, call.caller, call.inputs.clone());
         let bound = Job::from_id(call.job).map_or(Duration::ZERO, terms::work_within);
         let execution = execution_id(&call);
-        let job_call = JobCall { key, caller, inputs, execution, resumed, desk: self.clone() };
+        let job_call = JobCall { key, job: call.job, caller, inputs, execution, resumed, desk: self.clone() };
         let result = match contained(key, bound, handler(job_call)).await {
             Ok(work) => Ok(work),
             Err(Unfinished::Failed(failure)) => Err(failure),
@@ -229,6 +246,8 @@ impl Desk {
         if !self.parts.records.put_call(&call).await? {
             return Ok(None);
         }
+        // Nothing goes on in the name of a call that is answered.
+        self.parts.fleet.parent_ended(key).await;
         self.parts.metrics.answered(call.job, receipt.outcome, started.elapsed());
         tracing::info!(call = %key, job = call.job, outcome = receipt.outcome, resumed, "answered");
         Ok(Some(receipt))
@@ -241,7 +260,9 @@ impl Desk {
                 (work, limit)
             }
             Err(failure) => {
-                tracing::info!(call = %call.key, %failure, "failed");
+                // What is said of sealed fields may repeat what is in them.
+                let said = if is_in(&call.inputs) { "" } else { &failure.message };
+                tracing::info!(call = %call.key, code = %failure.code, message = said, "failed");
                 (Work::done(&JobError::from(&failure), None), Some(failure.code))
             }
         };

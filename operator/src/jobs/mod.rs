@@ -10,6 +10,7 @@ mod fair;
 mod fence;
 mod queue;
 mod sandbox;
+mod sealed;
 mod terms;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(crate) use desk::{Desk, DeskParts, JobCall, Work};
 pub(crate) use fair::Ticket;
 pub(crate) use fence::Fence;
 pub(crate) use queue::JobQueue;
+pub(crate) use sealed::refused as not_opened;
 
 /// Every job of the contract, by its id on chain. One that this version does not carry out is told so: an open call would be worse.
 pub(crate) fn router(desk: Arc<Desk>) -> Router {

@@ -30,7 +30,8 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
         call.parts().intake.admit()?;
     }
     let expires_at_block = expiry(&call, id).await;
-    let sandbox = Sandbox { id, owner: call.caller, spec, expires_at_block, warned: false, phase: Phase::Requested };
+    let (owner, phase) = (call.caller, Phase::Requested);
+    let sandbox = Sandbox { id, owner, spec, expires_at_block, warned: false, child: None, phase };
     let fleet = &call.parts().fleet;
     let bound = if sandbox.spec.snapshot.is_some() { RESUME_TIMEOUT } else { CREATE_TIMEOUT };
     let Ok(created) = tokio::time::timeout(bound, fleet.create(sandbox)).await else {
@@ -72,10 +73,30 @@ pub(super) async fn delete(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxIdRequest = call.request()?;
     let id = named(&call, &request.sandbox_id)?;
     let fleet = &call.parts().fleet;
-    let before = fleet.find(id, call.caller).await?;
+    let before = match fleet.find(id, call.caller).await {
+        Err(Unfinished::Failed(failure)) if failure.code == FailureCode::SandboxLost => {
+            return ended_long_ago(&call, id).await.ok_or(Unfinished::Failed(failure));
+        }
+        found => found?,
+    };
     let deleted = tokio::time::timeout(DELETE_TIMEOUT, fleet.delete(id, call.caller)).await;
     let deleted = deleted.map_err(|_| late("the sandbox is not removed yet"))??;
     Ok(Work { instance: before.phase.instance().cloned(), ..status(&deleted) })
+}
+
+/// The answer for a sandbox whose time is over by what the chain says, and whose record is removed since: nothing is left of
+/// it. That the caller may ask for it the contract has seen. Records that came from a copy may never have known it.
+async fn ended_long_ago(call: &JobCall, id: SandboxId) -> Option<Work> {
+    let row = until_answered("sandbox", || call.parts().chain.sandbox(id)).await;
+    let is_over = matches!(row.state, SandboxState::Expired | SandboxState::Deleted);
+    let is_whole = call.parts().records.are_restored().is_ok_and(|restored| !restored);
+    let is_known = call.parts().fleet.knows(id).await.unwrap_or(true);
+    if !is_over || !is_whole || is_known || row.operator != call.parts().key.address() {
+        return None;
+    }
+    let state = Phase::Gone(EndReason::Deleted).name().to_owned();
+    let expires_at_block = if row.expiryBlock == u64::MAX { 0 } else { row.expiryBlock };
+    Some(Work::done(&SandboxStatusResponse { sandbox_id: id.to_string(), state, expires_at_block }, None))
 }
 
 /// Job 4: writes what is in a running sandbox to a place of the customer's.

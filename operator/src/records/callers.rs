@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn a_pruned_call_is_listed_no_more_and_one_of_before_the_index_is() {
         let dir = tempfile::tempdir().unwrap();
-        let (records, guard) = Records::open_keeping(dir.path(), (1, 1)).unwrap();
+        let (records, guard) = Records::open_keeping(dir.path(), (1, 1, 1)).unwrap();
         for number in 1..=2 {
             let dropped = Progress::Dropped { reason: "late".into() };
             records.put_call(&CallRecord { progress: dropped, ..call(1, number, number) }).await.unwrap();

@@ -234,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_go_beyond_those_that_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let (records, guard) = Records::open_keeping(dir.path(), (10, 3)).unwrap();
+        let (records, guard) = Records::open_keeping(dir.path(), (10, 3, 10)).unwrap();
         for call in 1..=3 {
             records.save(&of(OWNER, call, Phase::Requested)).await.unwrap();
         }
@@ -242,7 +242,7 @@ mod tests {
         records.save(&of(OTHER, 4, Phase::Requested)).await.unwrap();
         assert_eq!((records.oldest_event().unwrap(), seen(&records, OWNER, 0)[0].0), (2, 2));
         drop((records, guard));
-        let (records, _guard) = Records::open_keeping(dir.path(), (10, 1)).unwrap();
+        let (records, _guard) = Records::open_keeping(dir.path(), (10, 1, 10)).unwrap();
         records.save(&of(OTHER, 5, Phase::Requested)).await.unwrap();
         assert_eq!((records.oldest_event().unwrap(), seen(&records, OTHER, 0)), (5, vec![(5, "requested".into())]));
         assert_eq!(seen(&records, OWNER, 0), []);

@@ -9,6 +9,7 @@ mod callers;
 mod changes;
 mod copy;
 mod disk;
+mod ended;
 mod error;
 mod events;
 mod forks;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use fs4::FileExt;
+use sandbox_fleet::limits::ENDED_SANDBOXES_MAX;
 use sandbox_fleet::ports::{PortError, Sandboxes};
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_protocol::{CallKey, FailureCode, SandboxId};
@@ -39,6 +41,7 @@ pub(crate) use call::{Answer, CallRecord, Progress};
 pub(crate) use callers::CallPlace;
 use changes::Changes;
 use disk::Disk;
+use ended::Ended;
 pub(crate) use error::RecordsError;
 use events::EventLog;
 pub(crate) use events::{EventRecord, reason};
@@ -83,6 +86,8 @@ pub(crate) struct Records {
     finals_max: usize,
     given_up: GivenUp,
     failpoint: Failpoint,
+    /// Sandboxes at their end, in that order.
+    ended: Ended,
 }
 
 /// Keeps the directory; records are written until it is dropped.
@@ -99,18 +104,18 @@ impl Records {
 
     /// The same, to die at a commit where that is asked for.
     pub(crate) fn open_mortal(dir: &Path, failpoint: Failpoint) -> Result<(Self, RecordsGuard), RecordsError> {
-        Self::open_as(dir, (FINAL_CALLS_MAX, EVENTS_MAX), failpoint)
+        Self::open_as(dir, (FINAL_CALLS_MAX, EVENTS_MAX, ENDED_SANDBOXES_MAX), failpoint)
     }
 
-    /// The same, to keep other numbers of calls at their end and of events.
+    /// The same, to keep other numbers of calls at their end, of events, and of sandboxes at their end.
     #[cfg(test)]
-    fn open_keeping(dir: &Path, keep: (usize, u64)) -> Result<(Self, RecordsGuard), RecordsError> {
+    fn open_keeping(dir: &Path, keep: (usize, u64, usize)) -> Result<(Self, RecordsGuard), RecordsError> {
         Self::open_as(dir, keep, Failpoint::default())
     }
 
     fn open_as(
         dir: &Path,
-        (finals_max, events_max): (usize, u64),
+        (finals_max, events_max, ended_max): (usize, u64, usize),
         failpoint: Failpoint,
     ) -> Result<(Self, RecordsGuard), RecordsError> {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
@@ -132,11 +137,12 @@ impl Records {
         let thread = WriterThread::start(committer)?;
         let writer = thread.writer();
         let finals = Arc::new(count(&tree, FINAL)?.into());
-        let given_up = GivenUp::default();
+        let (given_up, ended) = (GivenUp::default(), Ended::new(ended_max));
         let records =
-            Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max, given_up, failpoint };
+            Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max, given_up, failpoint, ended };
         records.check_version()?;
         records.index_callers()?;
+        records.index_ended()?;
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }
 
@@ -316,10 +322,13 @@ impl Sandboxes for Records {
     async fn save(&self, sandbox: &Sandbox) -> Result<(), PortError> {
         let saved = async {
             let mut write = Write::default();
-            let before = self.read(&sandbox_key(sandbox.id))?;
+            let before: Option<Sandbox> = self.read(&sandbox_key(sandbox.id))?;
             write.events.extend(events::difference(before.as_ref(), sandbox));
             write.batch.insert(sandbox_key(sandbox.id), encode(sandbox)?);
             write.what = sandbox.phase.name();
+            if sandbox.phase.is_final() && before.is_none_or(|before| !before.phase.is_final()) {
+                self.end(&mut write, sandbox.id)?;
+            }
             self.writer.write(write).await
         };
         saved

@@ -131,7 +131,7 @@ async fn the_oldest_calls_at_their_end_go_and_the_others_stay() {
         kept.collect::<Vec<_>>()
     };
     {
-        let (records, _guard) = Records::open_keeping(dir.path(), (2, EVENTS_MAX)).unwrap();
+        let (records, _guard) = Records::open_keeping(dir.path(), (2, EVENTS_MAX, ENDED_SANDBOXES_MAX)).unwrap();
         records.take_in(&[call(1)], 1).await.unwrap();
         // Their blocks fall as their numbers rise.
         for number in 2..=6 {
@@ -142,7 +142,7 @@ async fn the_oldest_calls_at_their_end_go_and_the_others_stay() {
         records.take_in(&[call(7)], 2).await.unwrap();
         assert_eq!(kept(&records).await, [1, 2, 3, 7]);
     }
-    let (records, _guard) = Records::open_keeping(dir.path(), (1, EVENTS_MAX)).unwrap();
+    let (records, _guard) = Records::open_keeping(dir.path(), (1, EVENTS_MAX, ENDED_SANDBOXES_MAX)).unwrap();
     records.take_in(&[], 3).await.unwrap();
     assert_eq!(kept(&records).await, [1, 2, 7], "what there is was counted at the start");
     records.take_in(&[], 4).await.unwrap();
@@ -152,7 +152,7 @@ async fn the_oldest_calls_at_their_end_go_and_the_others_stay() {
 #[tokio::test]
 async fn calls_go_in_small_steps() {
     let dir = tempfile::tempdir().unwrap();
-    let (records, _guard) = Records::open_keeping(dir.path(), (0, EVENTS_MAX)).unwrap();
+    let (records, _guard) = Records::open_keeping(dir.path(), (0, EVENTS_MAX, ENDED_SANDBOXES_MAX)).unwrap();
     let count = PRUNE_STEP_MAX as u64 + 1;
     let all: Vec<_> = (0..count).map(dropped).collect();
     records.take_in(&all, 1).await.unwrap();
@@ -287,6 +287,7 @@ fn running_sandbox() -> Sandbox {
         },
         expires_at_block: Some(4),
         warned: true,
+        child: None,
         phase: Phase::Running(instance),
     }
 }

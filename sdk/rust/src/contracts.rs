@@ -197,6 +197,8 @@ sol! {
         error NotPermittedCaller(uint64 serviceId, address caller);
         error OperatorNotInService(uint64 serviceId, address operator);
         error NotServiceOperator();
+        error ExitAlreadyScheduled(uint64 serviceId, address operator);
+        error InvalidState();
         error ExitTooEarly(uint64 serviceId, address operator, uint64 minCommitmentEnd, uint64 currentTime);
         error InvalidJobIndex(uint8 jobIndex);
         error JobCallNotFound(uint64 serviceId, uint64 callId);

@@ -11,6 +11,7 @@
 //! | [`operators`] | staking, registering, approving |
 //! | [`quotes`] | signed prices: asked for, checked, redeemed |
 //! | [`requests`] | job inputs, built and bounded |
+//! | [`sealing`] | what is not to be public, sealed to who may answer |
 //! | [`answers`] | fetching answers from operators |
 //! | [`api`] | an operator's API for who signed in |
 //! | [`verify`] | proving them, offline and against the chain |
@@ -32,8 +33,10 @@ pub mod operators;
 pub mod quotes;
 pub mod requests;
 pub mod reverts;
+pub mod sealing;
 pub mod verify;
 
 pub use chain::{Account, Chain};
 pub use deployment::Deployment;
 pub use reverts::Refusal;
+pub use sealing::Sealing;

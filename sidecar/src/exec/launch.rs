@@ -24,7 +24,8 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("HOME", "/home/agent"),
     ("LANG", "C.UTF-8"),
     ("LOGNAME", "agent"),
-    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    // What `pip install --user` and the like put there comes first, as it does for a person who logs in.
+    ("PATH", "/home/agent/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("SHELL", "/bin/sh"),
     ("USER", "agent"),
 ];

@@ -27,7 +27,7 @@ async fn the_environment_holds_nothing_of_the_sidecars() {
     let workspace = sidecar.workspace();
     let expected = format!(
         "GIVEN=a b\nHOME=/home/agent\nLANG=C\nLOGNAME=agent\n\
-         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nPWD={}\nSHELL=/bin/sh\nUSER=agent\n",
+         PATH=/home/agent/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nPWD={}\nSHELL=/bin/sh\nUSER=agent\n",
         workspace.display()
     );
     assert_eq!(text(&reply.stdout), expected);

@@ -1,5 +1,8 @@
 //! What a quote is asked for, read from a job's inputs: how much it is, and in which sandbox.
 //!
+//! What is sealed stays sealed: anybody may ask for a quote with inputs that he saw on chain, and a refusal would tell him of
+//! what is in them. Prices do not depend on it.
+//!
 //! Refused are here the requests that the contract refuses, or that this operator would answer as the caller's mistake.
 
 use alloy::sol_types::{SolType, SolValue};
@@ -7,7 +10,10 @@ use sandbox_fleet::pricing::{Life, Work};
 use sandbox_fleet::request::{Menu, Resources, command, sandbox_spec};
 use sandbox_protocol::abi::{self, SandboxCreateRequest};
 use sandbox_protocol::limits::JOB_INPUT_BYTES_MAX;
+use sandbox_protocol::sealed::{self, Field, SealKey, Sealable, is_sealed};
 use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
+
+use crate::jobs::not_opened;
 
 /// A request as far as its quote depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,25 +37,25 @@ impl Asked {
 }
 
 /// What job `id` with these inputs asks for.
-pub(super) fn asked(id: u8, inputs: &[u8], menu: &Menu) -> Result<Asked, Failure> {
+pub(super) fn asked(id: u8, inputs: &[u8], (menu, keys): (&Menu, &[SealKey])) -> Result<Asked, Failure> {
     let offered = Job::from_id(id).filter(|job| Job::OFFERED.contains(job));
     let job = offered.ok_or_else(|| Failure::new(FailureCode::Unsupported, format!("job {id} is not offered")))?;
     if inputs.len() > JOB_INPUT_BYTES_MAX {
         return Err(bad(format!("the inputs are {} bytes long, at most {JOB_INPUT_BYTES_MAX}", inputs.len())));
     }
-    let (work, sandbox) = read(job, inputs, menu)?;
+    let (work, sandbox) = read(job, inputs, (menu, keys))?;
     Ok(Asked { job, work, sandbox })
 }
 
-fn read(job: Job, inputs: &[u8], menu: &Menu) -> Result<(Work, Option<SandboxId>), Failure> {
+fn read(job: Job, inputs: &[u8], (menu, keys): (&Menu, &[SealKey])) -> Result<(Work, Option<SandboxId>), Failure> {
     let listed_in = |sandbox: &str| Ok((Work::Listed, Some(id_in(sandbox)?)));
     match job {
-        Job::SandboxCreate => Ok((sandboxes(1, &decode(inputs)?, menu)?, None)),
+        Job::SandboxCreate => Ok((sandboxes(1, &unopened(decode(inputs)?, keys)?, menu)?, None)),
         Job::BatchCreate => {
-            let batch: abi::BatchCreateRequest = decode(inputs)?;
+            let batch: abi::BatchCreateRequest = unopened(decode(inputs)?, keys)?;
             Ok((sandboxes(batch.count, &batch.template, menu)?, None))
         }
-        Job::Exec => Ok((Work::Listed, Some(command(decode(inputs)?)?.sandbox))),
+        Job::Exec => Ok((Work::Listed, Some(command(unopened(decode(inputs)?, keys)?)?.sandbox))),
         Job::Task => {
             let task: abi::TaskRequest = decode(inputs)?;
             Ok((Work::Turns(task.max_turns), Some(id_in(&task.sidecar_endpoint)?)))
@@ -77,6 +83,20 @@ fn sandboxes(count: u32, request: &SandboxCreateRequest, menu: &Menu) -> Result<
     Ok(Work::Sandboxes { count, each, life: Life::of_ttl(request.ttl_blocks) })
 }
 
+/// The request with something harmless in the place of what is sealed, if that is sealed to one of our keys.
+fn unopened<T: Sealable>(mut request: T, keys: &[SealKey]) -> Result<T, Failure> {
+    for (field, text) in request.sealable() {
+        if is_sealed(text) {
+            sealed::check(text, keys).map_err(|error| not_opened(field, error))?;
+            *text = match field {
+                Field::Command | Field::Prompt => "true".into(),
+                Field::EnvJson | Field::Stdin | Field::ContextJson | Field::SandboxConfigJson => String::new(),
+            };
+        }
+    }
+    Ok(request)
+}
+
 fn listed<T>(inputs: &[u8]) -> Result<(Work, Option<SandboxId>), Failure>
 where
     T: SolValue + From<<T::SolType as SolType>::RustType>,
@@ -101,17 +121,22 @@ fn bad(message: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use alloy::primitives::Bytes;
+    use alloy::primitives::{Address, Bytes};
     use sandbox_protocol::CallKey;
+    use sandbox_protocol::sealed::Binding;
     use sandbox_sdk::requests::{CreateBuilder, ExecBuilder, delete};
 
     use super::*;
 
     const SANDBOX: SandboxId = SandboxId { origin: CallKey { service: 1, call: 9 }, slot: 0 };
 
+    fn key() -> SealKey {
+        SealKey::derive(&[1; 32], 0)
+    }
+
     fn read_one(id: u8, inputs: &Bytes) -> Result<Asked, String> {
         let menu = Menu::of("sidecar:1");
-        asked(id, inputs, &menu).map_err(|failure| failure.to_string())
+        asked(id, inputs, (&menu, &[key()])).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -152,17 +177,37 @@ mod tests {
         assert!(read_one(3, &nowhere.into()).unwrap_err().starts_with("bad_request: not a sandbox id"));
     }
 
+    #[test]
+    fn what_is_sealed_is_quoted_without_being_opened() {
+        let binding = Binding { chain_id: 1, core: Address::ZERO, service: 1, caller: Address::ZERO, job: 10 };
+        let sealed = |text: &str, field, key: &SealKey| {
+            sealed::seal(text, &[key.public()], (&binding, field), &mut rand::rng()).unwrap()
+        };
+        // Opened, the environment would be refused: another job's, and no JSON.
+        let create =
+            |key: &SealKey| SandboxCreateRequest { env_json: sealed("?", Field::EnvJson, key), ..Default::default() };
+        let bare = CreateBuilder::new().build().unwrap();
+        let plain = read_one(0, &bare.inputs);
+        assert_eq!(read_one(0, &create(&key()).abi_encode().into()), plain);
+        let command = sealed("true", Field::Command, &key());
+        let exec = abi::ExecRequest { sidecar_endpoint: SANDBOX.to_string(), command, ..Default::default() };
+        assert_eq!(read_one(10, &exec.abi_encode().into()).unwrap().sandbox, Some(SANDBOX));
+        let theirs = create(&SealKey::derive(&[2; 32], 0)).abi_encode();
+        let refused = "sealed_unreadable: env_json: not sealed to a key of this operator";
+        assert_eq!(read_one(0, &theirs.into()), Err(refused.into()));
+    }
+
     /// Also those that are not offered yet: what is read must fit the struct of the job.
     #[test]
     fn every_job_has_its_own_request() {
         let menu = Menu::of("sidecar:1");
         for job in Job::ALL {
-            let refused = read(job, b"nonsense", &menu).unwrap_err();
+            let refused = read(job, b"nonsense", (&menu, &[])).unwrap_err();
             assert!(refused.message.starts_with("not the canonical ABI encoding of "), "{job:?}: {refused}");
         }
         let none = abi::BatchCreateRequest::default().abi_encode();
-        assert_eq!(read(Job::BatchCreate, &none, &menu).unwrap_err().message, "a batch of nothing");
+        assert_eq!(read(Job::BatchCreate, &none, (&menu, &[])).unwrap_err().message, "a batch of nothing");
         let task = abi::TaskRequest { sidecar_endpoint: SANDBOX.to_string(), max_turns: 4, ..Default::default() };
-        assert_eq!(read(Job::Task, &task.abi_encode(), &menu).unwrap(), (Work::Turns(4), Some(SANDBOX)));
+        assert_eq!(read(Job::Task, &task.abi_encode(), (&menu, &[])).unwrap(), (Work::Turns(4), Some(SANDBOX)));
     }
 }

@@ -31,6 +31,7 @@ use utoipa_axum::routes;
 use super::ApiError;
 use super::document::OpenErrors;
 use super::extract::InBody;
+use crate::chain::key::SealKeys;
 use crate::config::OfferConfig;
 use crate::limits::{API_CHAIN_TIMEOUT, API_QUOTE_BODY_BYTES_MAX, API_QUOTES_MAX};
 
@@ -43,6 +44,7 @@ const TOO_MANY: &str = "too many ask for quotes";
 pub(crate) struct QuoteParts {
     pub(crate) chain: Chain,
     pub(crate) key: PrivateKeySigner,
+    pub(crate) seal_keys: SealKeys,
     pub(crate) fleet: Fleet,
     pub(crate) menu: Menu,
     pub(crate) offer: OfferConfig,
@@ -56,6 +58,7 @@ pub(crate) struct Quoting {
     key: PrivateKeySigner,
     /// Chain id and core: the domain of what is signed.
     place: (u64, Address),
+    seal_keys: SealKeys,
     fleet: Fleet,
     menu: Menu,
     capacity: Capacity,
@@ -75,6 +78,7 @@ impl Quoting {
             market: Box::new(market),
             key: parts.key,
             place,
+            seal_keys: parts.seal_keys,
             fleet: parts.fleet,
             menu: parts.menu,
             capacity: parts.offer.capacity,
@@ -114,7 +118,8 @@ impl Quoting {
         if request.requester.is_zero() {
             return Err(ApiError::BadRequest("requester: nobody can redeem a quote of the zero address".into()));
         }
-        let asked = asked(request.job, &request.inputs, &self.menu)?;
+        let seal_keys = self.seal_keys.opening().map_err(|error| ApiError::Internal(Box::new(error)))?;
+        let asked = asked(request.job, &request.inputs, (&self.menu, &seal_keys))?;
         self.has_room(&asked).await?;
         let terms = self.market.terms(request.service, request.job).await.map_err(ApiError::Chain)?;
         let terms = terms.ok_or(ApiError::NoService(request.service))?;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::market::Holding;
 use super::*;
+use crate::config::KeystoreConfig;
 use crate::limits::API_BODY_READ_MAX;
 
 const SERVICE: u64 = 3;
@@ -84,8 +85,10 @@ impl Desk {
         let world = Arc::new(FakeWorld::default());
         let (keeper, fleet) = Keeper::new(capacity, world.ports());
         tokio::spawn(keeper.run(Vec::new(), CancellationToken::new()));
+        let keystore = KeystoreConfig { uri: "/nonexistent".into(), password_file: None };
         let quoting = Arc::new(Quoting {
             market: Box::new(market),
+            seal_keys: SealKeys::of(&keystore, &key),
             key,
             place: (CHAIN_ID, CORE),
             fleet,

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use alloy::primitives::{Address, U256};
 use alloy::providers::Provider as _;
 use alloy::signers::local::PrivateKeySigner;
+use sandbox_protocol::abi::OperatorProfile;
 use sandbox_sdk::Chain;
 use sandbox_sdk::chain::ReadError;
 use sandbox_sdk::contracts::IStaking::IStakingInstance;
@@ -13,6 +14,7 @@ use sandbox_sdk::reverts::Refusal;
 use super::{Finding, bounded};
 use crate::chain::connect::{FindError, find_now};
 use crate::chain::counted::Questions;
+use crate::chain::key::SealKeys;
 use crate::chain::registration::{self, Standing};
 use crate::config::Config;
 use crate::limits::{BALANCE_WEI_LOW, CHECK_TIMEOUT, CLOCK_SKEW_S_MAX};
@@ -95,7 +97,12 @@ async fn stake(config: &Config, chain: &Chain, me: Address) -> Finding {
 /// Whether the offer is published, and if the account is no operator, whether it could become one.
 async fn offer(config: &Config, chain: &Chain, key: &PrivateKeySigner) -> Finding {
     const CHECK: &str = "offer";
-    match registration::standing(chain, key.address(), &config.offer).await {
+    let seal_key = match SealKeys::of(&config.keystore, key).current() {
+        Ok(seal_key) => seal_key.public(),
+        Err(error) => return Finding::failed(CHECK, &error, "put the keystore's seal.json back as it was"),
+    };
+    let profile = registration::profile(&config.offer, seal_key);
+    match registration::standing(chain, key.address(), &profile).await {
         Ok(Standing::AsOffered(published)) if published.paused => {
             Finding::warning(CHECK, "the operator is paused: it gets nothing new", "`operator drain --end` ends that")
         }
@@ -108,14 +115,14 @@ async fn offer(config: &Config, chain: &Chain, key: &PrivateKeySigner) -> Findin
             "what is published is not what is set",
             "`operator update` publishes it, as the node's next start does",
         ),
-        Ok(Standing::Unregistered) => could_register(config, chain, key).await,
+        Ok(Standing::Unregistered) => could_register(&profile, chain, key).await,
         Err(error) => unread(CHECK, &error),
     }
 }
 
-async fn could_register(config: &Config, chain: &Chain, key: &PrivateKeySigner) -> Finding {
+async fn could_register(profile: &OperatorProfile, chain: &Chain, key: &PrivateKeySigner) -> Finding {
     const CHECK: &str = "offer";
-    let transaction = registration::registering(chain, key, &config.offer).transaction(key.address());
+    let transaction = registration::registering(chain, key, profile).transaction(key.address());
     match chain.provider().estimate_gas(transaction).await {
         Ok(_) => Finding::warning(CHECK, "not registered yet", "`operator register` does it, as does the node's start"),
         Err(error) => match Refusal::of(&error) {

@@ -21,12 +21,14 @@ use crate::calls::Invocation;
 use crate::deployment::Deployment;
 use crate::limits::{BUMP_AFTER_DEFAULT, HOOK_GAS_RESERVE, MINED_WITHIN_DEFAULT, NONCE_TRIES_MAX};
 use crate::reverts::Refusal;
+use crate::sealing::Sealing;
 
 /// A key on a chain.
 #[derive(Debug, Clone)]
 pub struct Account {
     chain: Chain,
     sender: Sender,
+    sealing: Sealing,
 }
 
 /// A key before a blueprint is known: what a deployment is made with.
@@ -144,7 +146,7 @@ impl Account {
     /// An account that signs with `key` and sends through the chain's own provider.
     pub fn new(chain: Chain, key: PrivateKeySigner) -> Self {
         let sender = Sender::new(chain.provider().clone(), key);
-        Self { chain, sender }
+        Self { chain, sender, sealing: Sealing::default() }
     }
 
     /// The same account with another bound on the wait for a transaction.
@@ -159,6 +161,18 @@ impl Account {
     pub const fn manner(mut self, nonces: Nonces, patience: Patience, gas_max: Option<u64>) -> Self {
         (self.sender.nonces, self.sender.patience, self.sender.gas_max) = (nonces, patience, gas_max);
         self
+    }
+
+    /// The same account, which seals these fields of what it submits.
+    #[must_use]
+    pub const fn sealing_only(mut self, sealing: Sealing) -> Self {
+        self.sealing = sealing;
+        self
+    }
+
+    /// Which fields it seals of what it submits.
+    pub const fn sealing(&self) -> Sealing {
+        self.sealing
     }
 
     /// The chain it is on.

@@ -12,6 +12,7 @@ use crate::calls::{self, ServiceTerms};
 use crate::contracts::ITangleCore::{JobSubmitted, JobSubmittedFromQuote, Service, ServiceRequested, SignedJobQuote};
 use crate::quotes::{self, Expectation, QuoteError};
 use crate::requests::JobRequest;
+use crate::sealing::SealingError;
 
 /// The core's status of a service that is neither pending nor ended.
 const SERVICE_ACTIVE: u8 = 1;
@@ -46,6 +47,9 @@ pub enum CustomerError {
     /// The core would not take a quote.
     #[error(transparent)]
     Quote(#[from] QuoteError),
+    /// What is not to be public could not be sealed.
+    #[error(transparent)]
+    Sealing(#[from] SealingError),
     /// The quotes together cost more than there is.
     #[error("the prices of the quotes exceed every amount")]
     TooDear,
@@ -123,11 +127,13 @@ impl Account {
         })
     }
 
-    /// Submits a job to a service of this blueprint and pays exactly its rate, in whatever the service is paid in.
+    /// Submits a job to a service of this blueprint and pays exactly its rate, in whatever the service is paid in. What is
+    /// not to be public is sealed first, see [`Account::sealed`].
     ///
     /// # Errors
     /// [`CustomerError`].
     pub async fn submit_job(&self, service: u64, request: JobRequest) -> Result<SubmittedJob, CustomerError> {
+        let request = self.sealed(service, request).await?;
         let job = request.job.id();
         let cost = async { Ok(self.chain().call_cost(service, job).await?) };
         let (_, cost) = tokio::try_join!(self.chain().own_service(service), cost)?;
@@ -139,8 +145,8 @@ impl Account {
         Ok(submitted(key, request, cost, &mined))
     }
 
-    /// Submits a job by quotes of operators of the service, which alone may answer it, and pays what they ask. Quotes that the
-    /// core would refuse are refused before anything is sent; that one is used already only the core knows.
+    /// Submits a job by quotes of operators of the service, which alone may answer it, and pays what they ask. Quotes are for
+    /// inputs as they are, so what is to be sealed is sealed before quotes are asked for. Those that the core would refuse are refused before anything is sent; that one is used already only the core knows.
     ///
     /// # Errors
     /// [`CustomerError`].

@@ -131,6 +131,13 @@ fn of_operator(refusal: &CoreRefusal) -> Option<String> {
             e.serviceId,
             e.minCommitmentEnd.saturating_sub(e.currentTime)
         ),
+        R::ExitAlreadyScheduled(e) => {
+            format!("the exit of operator {} from service {} is already scheduled", e.operator, e.serviceId)
+        }
+        // The core's one word for many things; of what is called here, only leaving ends in it.
+        R::InvalidState(_) => {
+            "the service is not of a kind that allows this: nobody leaves one with fixed members".into()
+        }
         R::NotServiceOperator(_) => "the sender is not an operator of this service".into(),
         _ => return None,
     })

@@ -67,6 +67,7 @@ fn selectors_are_those_of_the_deployed_core() {
         (hex!("9ec4e30d"), "OperatorAlreadyRegistered"),
         (hex!("9d287736"), "DuplicateOperatorKey"),
         (hex!("c2a825f5"), "UnknownSelector"),
+        (hex!("baf3f0f7"), "InvalidState"),
     ] {
         assert_eq!(name_of(selector), Some(name));
     }

@@ -6,6 +6,7 @@ use std::process::{Output, Stdio};
 use alloy::hex;
 use alloy::primitives::B256;
 use sandbox_protocol::CallKey;
+use sandbox_protocol::abi::OperatorProfile;
 use sandbox_sdk::{devchain, operators};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -122,6 +123,22 @@ async fn a_sandbox_is_created_used_deleted_and_its_answers_are_proven() {
     assert_eq!(removed.text(), format!("{id} gone"));
     let again = terminal.run(&["exec", &id, "--", "true"]).await;
     again.check(121, &format!("sandbox: no live sandbox {id} in this service"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_sealed_is_not_sent_unless_it_may_be_public() {
+    let (terminal, _) = Terminal::with_service(Manner::Honest).await;
+    let operator = terminal.world.account(1).await;
+    let url = operator.chain().operator(operator.address()).await.unwrap().apiUrl;
+    let keyless = OperatorProfile { sealKey: B256::ZERO, ..profile(&url) };
+    operators::register(&operator, &keyless).await.unwrap();
+    let refused = terminal.run(&["create", "--env", "A=1"]).await;
+    let who = operator.address();
+    refused.check(121, &format!(
+        "sandbox: operator {who} publishes no seal key, so everybody could read the environment or prompt; send it plain to allow that"
+    ));
+    terminal.run(&["create"]).await.check(0, "");
+    terminal.run(&["create", "--plain", "--env", "A=1"]).await.check(0, "");
 }
 
 #[tokio::test]

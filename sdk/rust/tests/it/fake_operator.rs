@@ -6,13 +6,14 @@ use alloy::sol_types::{SolStruct as _, SolValue as _};
 use sandbox_protocol::abi::{self, ExecRequest, ExecResponse, JobError, SandboxCreateResponse, SandboxStatusResponse};
 use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, CallerProof, ErrorBody, response_json};
 use sandbox_protocol::receipt::{ReadCall, SandboxReceipt, SignedReceipt, domain, recover};
+use sandbox_protocol::sealed::{Binding, Sealable as _, is_sealed, open};
 use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
 use sandbox_sdk::{Account, calls, operators};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::world::profile;
+use crate::world::{profile, seal_key};
 
 /// How it treats its customers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,14 +115,17 @@ fn is_proven(request: &str, account: &Account, key: CallKey) -> bool {
 async fn answer(account: &Account, key: CallKey) -> AnswerBody {
     let submission = account.chain().submission(key).await.unwrap().unwrap();
     let job = Job::from_id(submission.job).unwrap();
-    let (failure, response) = by_rote(key, job, &submission.inputs);
+    let (chain_id, core) = (account.deployment().chain_id, account.deployment().core);
+    let caller = submission.caller;
+    let binding = Binding { chain_id, core, service: key.service, caller, job: job.id() };
+    let (failure, response) = by_rote(key, job, &submission.inputs, &binding);
     let outcome = failure.map_or(Outcome::Done, FailureCode::outcome);
     let receipt = SandboxReceipt {
         service: key.service,
         call: key.call,
         job: job.id(),
         operator: account.address(),
-        caller: submission.caller,
+        caller,
         inputs_hash: keccak256(&submission.inputs),
         response_hash: keccak256(&response),
         outcome: outcome.id(),
@@ -133,7 +137,6 @@ async fn answer(account: &Account, key: CallKey) -> AnswerBody {
         ended_block: submission.block,
         duration_ms: 1,
     };
-    let (chain_id, core) = (account.deployment().chain_id, account.deployment().core);
     let signature = account.key().sign_hash_sync(&receipt.eip712_signing_hash(&domain(chain_id, core))).unwrap();
     let response_json = response_json(job, failure, &response).unwrap();
     let receipt = SignedReceipt { chain_id, core, receipt, signature };
@@ -150,7 +153,7 @@ async fn settle(account: &Account, receipt: &SandboxReceipt) {
 }
 
 /// The response that a job gets whatever is asked. A command's first words choose what becomes of it.
-fn by_rote(key: CallKey, job: Job, inputs: &[u8]) -> (Option<FailureCode>, Bytes) {
+fn by_rote(key: CallKey, job: Job, inputs: &[u8], binding: &Binding) -> (Option<FailureCode>, Bytes) {
     match job {
         Job::SandboxCreate => {
             let sandbox_id = SandboxId { origin: key, slot: 0 }.to_string();
@@ -162,7 +165,13 @@ fn by_rote(key: CallKey, job: Job, inputs: &[u8]) -> (Option<FailureCode>, Bytes
                 SandboxStatusResponse { sandbox_id: request.sandbox_id, state: "gone".into(), expires_at_block: 0 };
             (None, response.abi_encode().into())
         }
-        _ => run(&abi::decode(inputs).unwrap()),
+        _ => {
+            let mut request: ExecRequest = abi::decode(inputs).unwrap();
+            for (field, text) in request.sealable().into_iter().filter(|(_, text)| is_sealed(text)) {
+                *text = open(text, &[seal_key()], (binding, field)).unwrap();
+            }
+            run(&request)
+        }
     }
 }
 

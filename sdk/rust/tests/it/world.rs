@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use alloy::primitives::{B256, U256};
+use alloy::primitives::U256;
 use sandbox_protocol::abi::OperatorProfile;
+use sandbox_protocol::sealed::SealKey;
 use sandbox_sdk::calls::ServiceTerms;
 use sandbox_sdk::deploy::{self, Plan};
 use sandbox_sdk::devchain::{self, DevChain, Tools};
@@ -45,6 +46,11 @@ impl World {
     }
 }
 
+/// The key of every operator here.
+pub(crate) fn seal_key() -> SealKey {
+    SealKey::derive(&[7; 32], 0)
+}
+
 pub(crate) fn profile(api_url: &str) -> OperatorProfile {
-    OperatorProfile { capacity: 4, pricePerHour: U256::from(1), sealKey: B256::ZERO, apiUrl: api_url.into() }
+    OperatorProfile { capacity: 4, pricePerHour: U256::from(1), sealKey: seal_key().public(), apiUrl: api_url.into() }
 }

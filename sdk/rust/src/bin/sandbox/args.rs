@@ -58,6 +58,12 @@ pub(crate) struct Global {
     /// Print JSON: results on stdout, errors as {code, message, retryable} on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Seal nothing: the environment is public on chain
+    #[arg(long, global = true)]
+    pub(crate) plain: bool,
+    /// Seal commands and their stdin as well as the environment
+    #[arg(long, global = true, conflicts_with = "plain")]
+    pub(crate) seal_all: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -171,7 +177,7 @@ pub(crate) struct SpecArgs {
     /// Life in blocks; 0 lasts until the service ends
     #[arg(long, default_value_t = 0, value_name = "BLOCKS")]
     pub(crate) ttl_blocks: u64,
-    /// Variable of the environment; may be repeated. Public on chain
+    /// Variable of the environment; may be repeated. Sealed to the operators unless --plain
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
     /// An image on the operator's allow-list
@@ -254,7 +260,7 @@ pub(crate) struct ExecArgs {
     /// Working directory
     #[arg(long, default_value = "", value_name = "DIRECTORY")]
     pub(crate) cwd: String,
-    /// Variable of the environment; may be repeated. Public on chain
+    /// Variable of the environment; may be repeated. Sealed to the operators unless --plain
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
     /// File given to the command as stdin; - is this program's own

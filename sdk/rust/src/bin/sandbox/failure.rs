@@ -13,6 +13,7 @@ use sandbox_sdk::deploy::{AmountError, AssetError, DeployError, PriceError, Rele
 use sandbox_sdk::deployment::DeploymentError;
 use sandbox_sdk::quotes::AskError;
 use sandbox_sdk::requests::RequestError;
+use sandbox_sdk::sealing::SealingError;
 use sandbox_sdk::verify::Unproven;
 
 /// Kinds of failures. The numbers are documented in `args`; none of them is one that shells give by themselves.
@@ -204,9 +205,22 @@ impl From<CustomerError> for Failure {
             | CustomerError::ForeignService { .. }
             | CustomerError::NotQuotable(_)
             | CustomerError::Rejected(_) => Self::new(Exit::Refused, "service", &error, false),
+            CustomerError::Sealing(error) => error.into(),
             CustomerError::Quote(_) | CustomerError::TooDear => Self::new(Exit::Refused, "quote", &error, false),
             CustomerError::NotActivated { .. } => Self::new(Exit::Unavailable, "not_activated", &error, true),
             CustomerError::Lost(_) => Self::new(Exit::Unavailable, "chain", &error, false),
+        }
+    }
+}
+
+impl From<SealingError> for Failure {
+    fn from(error: SealingError) -> Self {
+        match error {
+            SealingError::Read(error) => error.into(),
+            SealingError::NoKey(_) | SealingError::Field { .. } => {
+                Self::new(Exit::Refused, "not_sealed", &error, false)
+            }
+            SealingError::TooLarge(_) => Self::new(Exit::Usage, "request", &error, false),
         }
     }
 }

@@ -7,7 +7,7 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy::transports::http::reqwest::Url;
 use sandbox_process::source::{self, ConfigError, Environment, Overrides};
 use sandbox_sdk::answers::Answers;
-use sandbox_sdk::{Account, Chain, Deployment};
+use sandbox_sdk::{Account, Chain, Deployment, Sealing};
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -27,6 +27,7 @@ const LOG: &str = "RUST_LOG";
 pub(crate) struct Settings {
     source: Overrides<Environment>,
     key_file: Option<PathBuf>,
+    sealing: Sealing,
 }
 
 impl Settings {
@@ -36,7 +37,12 @@ impl Settings {
         let given = [(DEPLOYMENT, deployment), (RPC_URL, url)];
         let given: HashMap<_, _> =
             given.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect();
-        Self { source: Overrides::new(given, Environment), key_file: global.key_file.clone() }
+        let sealing = match (global.plain, global.seal_all) {
+            (true, _) => Sealing::Plain,
+            (false, true) => Sealing::Everything,
+            (false, false) => Sealing::Secrets,
+        };
+        Self { source: Overrides::new(given, Environment), key_file: global.key_file.clone(), sealing }
     }
 
     /// What is logged; nothing unless asked for.
@@ -68,7 +74,7 @@ impl Settings {
 
     pub(crate) async fn account(&self) -> Result<Account, Failure> {
         let key = self.key()?;
-        Ok(Account::new(self.chain().await?, key))
+        Ok(Account::new(self.chain().await?, key).sealing_only(self.sealing))
     }
 
     pub(crate) async fn answers(&self) -> Result<Answers, Failure> {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::{Address, Bytes, U256};
 use sandbox_protocol::Job;
 use sandbox_protocol::http::QuoteBody;
 use sandbox_sdk::chain::SubmittedJob;
@@ -32,6 +32,8 @@ struct Price {
 struct Quoted {
     service: u64,
     job: Job,
+    /// What the quotes are for: sealed, they are never the same twice.
+    inputs: Bytes,
     /// Cheapest first; each can be redeemed by the account that asked.
     offers: Vec<QuoteBody>,
     refusals: Vec<Refused>,
@@ -60,13 +62,14 @@ pub(crate) async fn quote(args: QuoteArgs, settings: &Settings, output: &Output)
     let service = settings.service(args.service.or(of_sandbox))?;
     let request = request(args)?;
     let account = settings.account().await?;
+    let request = account.sealed(service, request).await?;
     let mut asked = Quotes::new(account.clone())?.of_service(service, &request).await?;
     asked.sort_by_key(|asked| asked.offer.as_ref().map_or(U256::MAX, Offer::price));
     if cheapest(&asked).is_none() {
         return Err(nobody(&asked));
     }
     let text = table(&asked, account.chain()).await?;
-    output.result(&text, &listed(service, request.job, &asked, &account))?;
+    output.result(&text, &listed(service, request, &asked, &account))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -99,6 +102,7 @@ pub(super) async fn submit_cheapest(
     (account, output): (&Account, &Output),
 ) -> Result<SubmittedJob, Failure> {
     output.progress(&format!("asking the operators of service {service} for quotes"));
+    let request = account.sealed(service, request).await?;
     let asked = Quotes::new(account.clone())?.of_service(service, &request).await?;
     let Some(offer) = cheapest(&asked) else { return Err(nobody(&asked)) };
     let asset = asset(account.chain(), offer.asset).await?;
@@ -128,7 +132,7 @@ async fn table(asked: &[Asked], chain: &Chain) -> Result<String, Failure> {
     Ok(lines.join("\n"))
 }
 
-fn listed(service: u64, job: Job, asked: &[Asked], account: &Account) -> Quoted {
+fn listed(service: u64, request: JobRequest, asked: &[Asked], account: &Account) -> Quoted {
     let place = (account.deployment().chain_id, account.deployment().core);
     let offers = asked.iter().filter_map(|asked| asked.offer.as_ref().ok());
     let refusals = asked.iter().filter_map(|asked| Some((asked.operator, asked.offer.as_ref().err()?)));
@@ -139,7 +143,8 @@ fn listed(service: u64, job: Job, asked: &[Asked], account: &Account) -> Quoted 
     };
     Quoted {
         service,
-        job,
+        job: request.job,
+        inputs: request.inputs,
         offers: offers.map(|offer| quotes::body(&offer.quote, place, offer.asset)).collect(),
         refusals: refusals.map(refused).collect(),
     }

@@ -1,0 +1,197 @@
+//! Inputs are public on chain, so what a customer confides is sealed to the operators that may answer: those of the service,
+//! or the one that holds the sandbox. Environments and prompts are, unless the account is told otherwise.
+
+use alloy::primitives::{Address, B256, Bytes};
+use alloy::sol_types::{SolType, SolValue};
+use sandbox_protocol::Job;
+use sandbox_protocol::abi;
+use sandbox_protocol::limits::JOB_INPUT_BYTES_MAX;
+use sandbox_protocol::sealed::{self, Binding, Field, SealError, Sealable};
+
+use crate::chain::{Account, Chain, ReadError};
+use crate::requests::JobRequest;
+
+/// Which fields of a request are sealed before it is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sealing {
+    /// None: everything is public.
+    Plain,
+    /// Those that hold keys and confidences as a rule: environments, prompts and their context.
+    #[default]
+    Secrets,
+    /// Every field that can be: commands and their stdin as well.
+    Everything,
+}
+
+/// A request that was not sealed, and so not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SealingError {
+    /// Who may answer could not be asked.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// An operator opens no sealed fields; unsealed, they would be public.
+    #[error(
+        "operator {0} publishes no seal key, so everybody could read the environment or prompt; send it plain to allow that"
+    )]
+    NoKey(Address),
+    /// A field was not sealed.
+    #[error("{field} cannot be sealed")]
+    Field {
+        /// Its name.
+        field: Field,
+        /// Why.
+        source: SealError,
+    },
+    /// Sealed, the inputs are too long for a job.
+    #[error("sealed, the inputs are {0} bytes long, a job takes at most {JOB_INPUT_BYTES_MAX}")]
+    TooLarge(usize),
+}
+
+impl Sealing {
+    /// Whether this text of this field is to be sealed. What is sealed already stays as it is.
+    fn seals(self, field: Field, text: &str) -> bool {
+        let asked = match self {
+            Self::Plain => false,
+            Self::Secrets => field.is_secret(),
+            Self::Everything => true,
+        };
+        asked && !text.is_empty() && !sealed::is_sealed(text)
+    }
+}
+
+impl Account {
+    /// The request as it is sent to the service: with those fields sealed that this account seals.
+    ///
+    /// # Errors
+    /// [`SealingError`].
+    pub async fn sealed(&self, service: u64, request: JobRequest) -> Result<JobRequest, SealingError> {
+        let sealing = self.sealing();
+        let mut any = false;
+        let look = &mut |field, text: &mut String| {
+            any |= sealing.seals(field, text);
+            Ok(())
+        };
+        if rewritten(&request, look)?.is_none() || !any {
+            return Ok(request);
+        }
+        let recipients = self.chain().seal_keys(service, &request).await?;
+        let (chain_id, core) = (self.deployment().chain_id, self.deployment().core);
+        let binding = Binding { chain_id, core, service, caller: self.address(), job: request.job.id() };
+        let inputs = rewritten(&request, &mut |field, text| {
+            if sealing.seals(field, text) {
+                let sealed = sealed::seal(text, &recipients, (&binding, field), &mut rand::rng());
+                *text = sealed.map_err(|source| SealingError::Field { field, source })?;
+            }
+            Ok(())
+        });
+        match inputs? {
+            Some(inputs) if inputs.len() > JOB_INPUT_BYTES_MAX => Err(SealingError::TooLarge(inputs.len())),
+            inputs => Ok(JobRequest { inputs: inputs.unwrap_or(request.inputs), ..request }),
+        }
+    }
+}
+
+impl Chain {
+    /// The seal keys of those that may answer: of the sandbox's holder, or of all operators of the service.
+    async fn seal_keys(&self, service: u64, request: &JobRequest) -> Result<Vec<B256>, SealingError> {
+        let holder = match request.sandbox() {
+            Some(sandbox) => Some(self.sandbox(sandbox).await?.operator).filter(|holder| !holder.is_zero()),
+            None => None,
+        };
+        let operators = match holder {
+            Some(holder) => vec![holder],
+            None => self.operators(service).await?,
+        };
+        let mut keys = Vec::with_capacity(operators.len());
+        for operator in operators {
+            let key = self.operator(operator).await?.sealKey;
+            if key.is_zero() {
+                return Err(SealingError::NoKey(operator));
+            }
+            keys.push(key);
+        }
+        Ok(keys)
+    }
+}
+
+/// What is done to each field that may be sealed.
+type Act<'a> = &'a mut dyn FnMut(Field, &mut String) -> Result<(), SealingError>;
+
+/// The inputs after `act` was done to each of their fields that may be sealed; `None` where they are not the job's.
+fn rewritten(JobRequest { job, inputs }: &JobRequest, act: Act<'_>) -> Result<Option<Bytes>, SealingError> {
+    match job {
+        Job::SandboxCreate => rewritten_as::<abi::SandboxCreateRequest>(inputs, act),
+        Job::SandboxStop | Job::SandboxDelete => rewritten_as::<abi::SandboxIdRequest>(inputs, act),
+        Job::SandboxResume => rewritten_as::<abi::ResumeRequest>(inputs, act),
+        Job::SandboxSnapshot => rewritten_as::<abi::SandboxSnapshotRequest>(inputs, act),
+        Job::Exec => rewritten_as::<abi::ExecRequest>(inputs, act),
+        Job::Prompt => rewritten_as::<abi::PromptRequest>(inputs, act),
+        Job::Task => rewritten_as::<abi::TaskRequest>(inputs, act),
+        Job::BatchCreate => rewritten_as::<abi::BatchCreateRequest>(inputs, act),
+        Job::BatchTask => rewritten_as::<abi::BatchTaskRequest>(inputs, act),
+        Job::BatchExec => rewritten_as::<abi::BatchExecRequest>(inputs, act),
+        Job::BatchCollect => rewritten_as::<abi::BatchCollectRequest>(inputs, act),
+        Job::WorkflowCreate => rewritten_as::<abi::WorkflowCreateRequest>(inputs, act),
+        Job::WorkflowTrigger | Job::WorkflowCancel => rewritten_as::<abi::WorkflowControlRequest>(inputs, act),
+        Job::SshProvision => rewritten_as::<abi::SshProvisionRequest>(inputs, act),
+        Job::SshRevoke => rewritten_as::<abi::SshRevokeRequest>(inputs, act),
+    }
+}
+
+fn rewritten_as<T>(inputs: &Bytes, act: Act<'_>) -> Result<Option<Bytes>, SealingError>
+where
+    T: Sealable + SolValue + From<<T::SolType as SolType>::RustType>,
+{
+    let Ok(mut request) = abi::decode::<T>(inputs) else { return Ok(None) };
+    for (field, text) in request.sealable() {
+        act(field, text)?;
+    }
+    Ok(Some(request.abi_encode().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_protocol::{CallKey, SandboxId};
+
+    use super::*;
+    use crate::requests::{CreateBuilder, ExecBuilder, delete};
+
+    const SANDBOX: SandboxId = SandboxId { origin: CallKey { service: 1, call: 9 }, slot: 0 };
+
+    fn sealed_of(sealing: Sealing, request: &JobRequest) -> Vec<Field> {
+        let mut found = Vec::new();
+        let look = &mut |field, text: &mut String| {
+            if sealing.seals(field, text) {
+                found.push(field);
+            }
+            Ok(())
+        };
+        assert_eq!(rewritten(request, look).unwrap().as_ref(), Some(&request.inputs), "looking changes nothing");
+        found
+    }
+
+    #[test]
+    fn an_environment_is_sealed_and_a_command_only_when_asked_for() {
+        let exec = ExecBuilder::new(SANDBOX, "true").env("A", "1").stdin("in").build().unwrap();
+        assert_eq!(sealed_of(Sealing::Plain, &exec), []);
+        assert_eq!(sealed_of(Sealing::Secrets, &exec), [Field::EnvJson]);
+        assert_eq!(sealed_of(Sealing::Everything, &exec), [Field::Command, Field::EnvJson, Field::Stdin]);
+        let bare = ExecBuilder::new(SANDBOX, "true").build().unwrap();
+        assert_eq!(sealed_of(Sealing::Secrets, &bare), []);
+        assert_eq!(sealed_of(Sealing::default(), &CreateBuilder::new().image("x").build().unwrap()), [Field::EnvJson]);
+        assert_eq!(sealed_of(Sealing::Everything, &delete(SANDBOX)), []);
+    }
+
+    #[test]
+    fn what_is_sealed_already_stays_as_it_is() {
+        let request = abi::SandboxCreateRequest { env_json: "sealed:v1:AAAA".into(), ..Default::default() };
+        let request = JobRequest { job: Job::SandboxCreate, inputs: request.abi_encode().into() };
+        assert_eq!(sealed_of(Sealing::Everything, &request), []);
+    }
+
+    #[test]
+    fn inputs_of_another_job_are_left_to_the_chain() {
+        let request = JobRequest { job: Job::Exec, ..delete(SANDBOX) };
+        assert_eq!(rewritten(&request, &mut |_, _| Ok(())).unwrap(), None);
+    }
+}
