@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use blueprint_sdk::JobCall;
 use blueprint_sdk::runner::BlueprintRunner;
 use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
+use blueprint_sdk::runner::error::RunnerError;
 use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId};
 use futures::StreamExt as _;
@@ -97,7 +98,7 @@ pub(crate) enum NodeError {
     Keeper,
     /// The blueprint runner.
     #[error("the blueprint runner ended")]
-    Runner(#[source] blueprint_sdk::runner::error::RunnerError),
+    Runner(#[source] RunnerError),
 }
 
 /// Registers the account with its offer, or publishes a changed one; gives the transaction, where it took one.
@@ -231,12 +232,7 @@ impl Node {
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
         let Self { desk, env, queue, reading, outbox, mut keeping, upkeep, records_failed } = self;
-        let calls = queue.stream().map(|ticket| Ok::<_, Infallible>(job_call(&ticket)));
-        let runner = BlueprintRunner::builder(Unregistered, env)
-            .router(jobs::router(desk.clone()))
-            .producer(Box::pin(calls))
-            .consumer(outbox)
-            .run();
+        let runner = runner(env, &queue, desk.clone(), outbox);
         tracing::info!("serving");
         let ended = tokio::select! {
             ended = runner => ended.map_err(NodeError::Runner),
@@ -349,14 +345,23 @@ fn fence(config: &Config, chain: &Chain, me: Address, looks: watch::Receiver<Loo
     Fence { duty: Duty::new(chain.clone(), me), looks, head_age_s_max }
 }
 
+/// The stock runner between the queue and the outbox.
+pub(crate) fn runner(
+    env: BlueprintEnvironment,
+    queue: &JobQueue,
+    desk: Arc<Desk>,
+    outbox: Outbox,
+) -> impl Future<Output = Result<(), RunnerError>> + use<> {
+    let calls = queue.stream().map(|ticket| Ok::<_, Infallible>(job_call(&ticket)));
+    let runner = BlueprintRunner::builder(Unregistered, env).router(jobs::router(desk));
+    runner.producer(Box::pin(calls)).consumer(outbox).run()
+}
+
 /// The runner neither registers nor exits after it: that is done before it starts.
 struct Unregistered;
 
 impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
-    async fn requires_registration(
-        &self,
-        _: &BlueprintEnvironment,
-    ) -> Result<bool, blueprint_sdk::runner::error::RunnerError> {
+    async fn requires_registration(&self, _: &BlueprintEnvironment) -> Result<bool, RunnerError> {
         Ok(false)
     }
 

@@ -82,6 +82,8 @@ pub(crate) const KNOWN_SERVICES_MAX: usize = 10_000;
 
 /// Blocks that one query for logs asks for at most.
 pub(crate) const LOG_RANGE_BLOCKS_MAX: u64 = 5_000;
+/// Events of the chain whose meaning is asked for at a time.
+pub(crate) const SORTED_AT_ONCE_MAX: usize = 16;
 /// First pause after a question that a node or engine did not answer; it doubles.
 pub(crate) const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
 /// Longest such pause.

@@ -6,6 +6,8 @@
 mod admin;
 mod api;
 mod app;
+#[cfg(test)]
+mod bench;
 mod chain;
 mod commands;
 mod config;

@@ -14,7 +14,7 @@ use super::duty::{Duty, LookupError, Standing};
 use super::logs::Word;
 use super::outbox::Outbox;
 use crate::jobs::JobQueue;
-use crate::limits::{KNOWN_SERVICES_MAX, REFILL_PAUSE, RESUMED_AT_ONCE_MAX, UNDO_TIMEOUT};
+use crate::limits::{KNOWN_SERVICES_MAX, REFILL_PAUSE, RESUMED_AT_ONCE_MAX, SORTED_AT_ONCE_MAX, UNDO_TIMEOUT};
 use crate::records::{CallRecord, Progress, Records, RecordsError};
 
 /// The way in. Shared by all who read the chain.
@@ -64,17 +64,29 @@ impl Admittance {
         }
     }
 
-    /// What is in these words for this operator.
+    /// What is in these words for this operator. Each costs the node a question or two; many are asked at a time, since a
+    /// long absence leaves thousands.
     pub(super) async fn sort(&self, words: Vec<Word>) -> Result<Found, LookupError> {
+        let sorting = words.into_iter().map(|word| self.sort_one(word));
+        let mut sorted = futures::stream::iter(sorting).buffered(SORTED_AT_ONCE_MAX);
         let mut found = Found::default();
-        for word in words {
-            match word {
-                Word::Submitted(call) => found.calls.extend(self.mine(*call).await?),
-                Word::Reassigned(key, block) => self.moved(key, block, &mut found).await?,
-                Word::Ended(service) => found.ended.push(service),
-            }
+        while let Some(one) = sorted.next().await {
+            let Found { calls, lost, ended } = one?;
+            found.calls.extend(calls);
+            found.lost.extend(lost);
+            found.ended.extend(ended);
         }
         Ok(found)
+    }
+
+    async fn sort_one(&self, word: Word) -> Result<Found, LookupError> {
+        match word {
+            Word::Submitted(call) => {
+                Ok(Found { calls: self.mine(*call).await?.into_iter().collect(), ..Found::default() })
+            }
+            Word::Reassigned(key, block) => self.moved(key, block).await,
+            Word::Ended(service) => Ok(Found { ended: vec![service], ..Found::default() }),
+        }
     }
 
     /// Writes down what was found up to block `to`, whose hash is `tip`, and hands on what is to be done.
@@ -150,19 +162,19 @@ impl Admittance {
     }
 
     /// A call that was another operator's until `block`, or is so from then on. What was asked stands in a log of long ago.
-    async fn moved(&self, key: CallKey, block: u64, found: &mut Found) -> Result<(), LookupError> {
+    async fn moved(&self, key: CallKey, block: u64) -> Result<Found, LookupError> {
         if self.is_foreign(key.service).await? {
-            return Ok(());
+            return Ok(Found::default());
         }
-        match self.duty.standing(key).await? {
-            Standing::Elsewhere => found.lost.push(key),
-            Standing::Answered => {}
+        Ok(match self.duty.standing(key).await? {
+            Standing::Elsewhere => Found { lost: vec![key], ..Found::default() },
+            Standing::Answered => Found::default(),
             Standing::Mine { .. } => {
                 let asked = self.chain.submission(key).await?.ok_or(LookupError::NotYet)?;
-                found.calls.push(CallRecord::seen(key, asked.job, asked.caller, asked.inputs, block));
+                let call = CallRecord::seen(key, asked.job, asked.caller, asked.inputs, block);
+                Found { calls: vec![call], ..Found::default() }
             }
-        }
-        Ok(())
+        })
     }
 
     /// Has nobody work on calls whose ids have come to stand for others.

@@ -35,6 +35,13 @@ pub(crate) struct Look {
 }
 
 impl Look {
+    /// A look now at a block of this number, for what is measured without a chain.
+    #[cfg(test)]
+    pub(crate) fn now(number: u64) -> Self {
+        let block = Block { number, hash: Default::default(), parent: Default::default(), time_s: 0 };
+        Self { block, at: Instant::now() }
+    }
+
     /// Why no effect may begin on what this look showed; `None` where it may. `age_s_max` bounds the block's own age; zero
     /// is without bound.
     pub(crate) fn staleness(&self, now: (Instant, SystemTime), age_s_max: u64) -> Option<Staleness> {

@@ -146,6 +146,12 @@ impl Sink<JobResult> for Outbox {
 }
 
 impl OutboxTask {
+    /// The next call that was handed over, in place of what is done with it.
+    #[cfg(test)]
+    pub(crate) async fn noted(&mut self) -> Option<CallKey> {
+        self.notes.recv().await
+    }
+
     /// Submits until nobody can answer any more.
     pub(crate) async fn run(mut self) {
         let mut pause = RETRY_PAUSE_MIN;

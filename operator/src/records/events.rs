@@ -81,10 +81,11 @@ impl EventLog {
             self.kept.end += 1;
         }
         for _ in 0..PRUNE_STEP_MAX {
-            if self.kept.end - self.kept.start <= self.max {
+            let oldest = self.kept.start;
+            // One that came with this group is in the store only after it.
+            if self.kept.end - oldest <= self.max || oldest > *self.durable.borrow() {
                 break;
             }
-            let oldest = self.kept.start;
             if let Some(owner) = self.tree.get(owner_key(oldest)).map_err(RecordsError::Read)? {
                 write.batch.remove([EVENTS, owner.as_ref(), &oldest.to_be_bytes()].concat());
                 write.batch.remove(owner_key(oldest));

@@ -138,8 +138,19 @@ impl Records {
         let writer = thread.writer();
         let finals = Arc::new(count(&tree, FINAL)?.into());
         let (given_up, ended) = (GivenUp::default(), Ended::new(ended_max));
-        let records =
-            Self { tree, disk, writer, changes, failed, durable_events, finals, finals_max, given_up, failpoint, ended };
+        let records = Self {
+            tree,
+            disk,
+            writer,
+            changes,
+            failed,
+            durable_events,
+            finals,
+            finals_max,
+            given_up,
+            failpoint,
+            ended,
+        };
         records.check_version()?;
         records.index_callers()?;
         records.index_ended()?;
@@ -193,6 +204,7 @@ impl Records {
 
     /// Replaces what is known of a call, unless the chain has taken that call back; whether it has not.
     pub(crate) async fn put_call(&self, call: &CallRecord) -> Result<bool, RecordsError> {
+        let value = encode(call)?;
         let place = self.writer.place().await?;
         let written = {
             let given_up = self.given_up.lock();
@@ -200,7 +212,7 @@ impl Records {
                 return Ok(false);
             }
             let mut write = Write::default();
-            self.put(&mut write, call)?;
+            self.put_encoded(&mut write, call, value)?;
             place.write(write)
         };
         written.on_disk().await.map(|()| true)
@@ -268,16 +280,29 @@ impl Records {
     }
 
     fn put(&self, write: &mut Write, call: &CallRecord) -> Result<(), RecordsError> {
-        let (open, end) = (indexed(OPEN, call.key), final_key(call));
+        self.put_encoded(write, call, encode(call)?)
+    }
+
+    fn put_encoded(&self, write: &mut Write, call: &CallRecord, value: Vec<u8>) -> Result<(), RecordsError> {
+        // One that is open is in its indexes already, unless what is on its way takes it out of them.
+        let is_indexed = !self.changes.is_writing(call.key)
+            && self.tree.contains_key(indexed(OPEN, call.key)).map_err(RecordsError::Read)?;
+        if !is_indexed {
+            Self::index(write, call);
+            write.batch.insert(indexed(OPEN, call.key), &[]);
+        }
+        self.put_record(write, call, value)
+    }
+
+    fn put_record(&self, write: &mut Write, call: &CallRecord, value: Vec<u8>) -> Result<(), RecordsError> {
         write.what = call.progress.name();
-        write.batch.insert(indexed(CALLS, call.key), encode(call)?);
-        Self::index(write, call);
+        write.batch.insert(indexed(CALLS, call.key), value);
         write.calls.push(call.key);
         if !call.progress.is_final() {
-            write.batch.insert(open, &[]);
             return Ok(());
         }
-        write.batch.remove(open);
+        let end = final_key(call);
+        write.batch.remove(indexed(OPEN, call.key));
         if !self.tree.contains_key(&end).map_err(RecordsError::Read)? {
             write.batch.insert(end, &[]);
             self.finals.fetch_add(1, Ordering::Relaxed);
@@ -294,7 +319,9 @@ impl Records {
             self.finals.fetch_sub(1, Ordering::Relaxed);
         }
         Self::remove_index(write, old);
-        self.put(write, new)
+        Self::index(write, new);
+        write.batch.insert(indexed(OPEN, new.key), &[]);
+        self.put_record(write, new, encode(new)?)
     }
 
     /// Removes a few of the oldest calls at their end beyond those that are kept; returns how many.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use sandbox_protocol::CallKey;
+use sled::IVec;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,7 @@ use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
 /// What is written whole or not at all.
 #[derive(Default)]
 pub(super) struct Write {
-    pub(super) batch: sled::Batch,
+    pub(super) batch: Batch,
     /// What it is mainly of, in a word.
     pub(super) what: &'static str,
     /// Calls whose records it changes.
@@ -30,6 +31,29 @@ pub(super) struct Write {
     pub(super) events: Vec<Happened>,
     /// A copy of everything, to be made once this is on disk.
     pub(super) copy: Option<CopyOrder>,
+}
+
+/// Changes of the store in their order. One of sled's own could not be joined to another.
+#[derive(Default)]
+pub(super) struct Batch(Vec<(IVec, Option<IVec>)>);
+
+impl Batch {
+    pub(super) fn insert(&mut self, key: impl Into<IVec>, value: impl Into<IVec>) {
+        self.0.push((key.into(), Some(value.into())));
+    }
+
+    pub(super) fn remove(&mut self, key: impl Into<IVec>) {
+        self.0.push((key.into(), None));
+    }
+
+    fn join(self, group: &mut sled::Batch) {
+        for (key, value) in self.0 {
+            match value {
+                Some(value) => group.insert(key, value),
+                None => group.remove(key),
+            }
+        }
+    }
 }
 
 type Reply = oneshot::Sender<Result<(), Arc<RecordsError>>>;
@@ -165,13 +189,15 @@ impl Committer {
     fn sync(&mut self, writes: Vec<Write>) -> Result<(), RecordsError> {
         let what = writes.iter().map(|write| write.what).find(|what| !what.is_empty());
         let _step = self.failpoint.step(COMMIT, what.unwrap_or("the cursor"));
-        let (mut calls, mut copies) = (Vec::new(), Vec::new());
+        let (mut calls, mut copies, mut group) = (Vec::new(), Vec::new(), sled::Batch::default());
         for mut write in writes {
             self.events.enter(&mut write)?;
-            self.disk.tree().apply_batch(write.batch).map_err(RecordsError::Write)?;
+            write.batch.join(&mut group);
             calls.extend(write.calls);
             copies.extend(write.copy);
         }
+        // One for the whole group: each costs the log an entry of its own.
+        self.disk.tree().apply_batch(group).map_err(RecordsError::Write)?;
         self.disk.sync()?;
         self.events.publish();
         copies.into_iter().for_each(|copy| copy.fulfil(self.disk.tree()));

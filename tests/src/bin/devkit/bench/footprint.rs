@@ -40,7 +40,8 @@ fn child_of(init: u64) -> Result<u64> {
     children.split_whitespace().next().context("init has no child")?.parse().context("a process id")
 }
 
-fn rss_mib(pid: u64) -> Result<f64> {
+/// What a process holds in memory.
+pub(super) fn rss_mib(pid: u64) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("status of a process")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("VmRSS")?;

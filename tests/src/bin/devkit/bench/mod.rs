@@ -1,28 +1,51 @@
 //! Figures of this project, each beside its baseline: interleaved in one run, since machines are noisy.
 
 mod api;
+mod bounds;
 mod create_burst20;
 mod create_cold;
 mod create_warm;
 mod customer;
+mod drain;
 mod exec_rtt;
 mod footprint;
+mod inside;
+mod outage;
+mod snapshot;
 mod twin;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// Which benches, and how long.
+/// Which benches, and what of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
+    /// Fails where a figure is not within its bound.
+    #[arg(long)]
+    check: bool,
     /// Names; all of them without one.
     names: Vec<String>,
 }
 
-const NAMES: [&str; 6] = ["api", "create_cold", "create_warm", "create_burst20", "exec_rtt", "footprint"];
+const NAMES: [&str; 10] = [
+    "api",
+    "create_cold",
+    "create_warm",
+    "create_burst20",
+    "drain",
+    "exec_rtt",
+    "footprint",
+    "journal",
+    "route_overhead",
+    "snapshot",
+];
+/// Where samples are kept, and the figures of the last run.
+const RESULTS_DIR: &str = "bench-results";
+const FIGURES_FILE: &str = "figures.jsonl";
 
 /// Samples of ours and of the baseline, in one unit.
 #[derive(Debug, Default, Serialize)]
@@ -32,15 +55,19 @@ pub(crate) struct Samples {
 }
 
 /// One line of the result.
-#[derive(Debug, Serialize)]
-struct Figure<'a> {
-    bench: &'a str,
-    figure: &'a str,
-    unit: &'a str,
+#[derive(Debug, Serialize, Deserialize)]
+struct Figure {
+    bench: String,
+    figure: String,
+    unit: String,
     n: usize,
     ours: f64,
     baseline: Option<f64>,
     ratio: Option<f64>,
+    /// What is asked of it.
+    bound: Option<String>,
+    /// Whether it is so.
+    holds: Option<bool>,
     raw: String,
 }
 
@@ -49,6 +76,8 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
     if let Some(unknown) = args.names.iter().find(|name| !NAMES.contains(&name.as_str())) {
         bail!("no bench {unknown}; there are {}", NAMES.join(", "));
     }
+    let figures = results()?.join(FIGURES_FILE);
+    fs::write(&figures, "").context("cannot keep figures")?;
     for name in NAMES {
         if !args.names.is_empty() && !args.names.iter().any(|wanted| wanted == name) {
             continue;
@@ -59,11 +88,26 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
             "create_cold" => create_cold::run().await?,
             "create_warm" => create_warm::run().await?,
             "create_burst20" => create_burst20::run().await?,
+            "drain" => drain::run().await?,
             "exec_rtt" => exec_rtt::run().await?,
-            _ => footprint::run().await?,
+            "footprint" => footprint::run().await?,
+            "journal" => inside::journal()?,
+            "route_overhead" => inside::route_overhead()?,
+            _ => snapshot::run().await?,
         }
     }
+    let lines = fs::read_to_string(figures).context("no figures")?;
+    let figures: Vec<Figure> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>().context("figures")?;
+    if !bounds::table(&figures) && args.check {
+        bail!("a figure is not within its bound");
+    }
     Ok(())
+}
+
+fn results() -> Result<PathBuf> {
+    let dir = PathBuf::from(RESULTS_DIR);
+    fs::create_dir_all(&dir).context("no directory for samples")?;
+    Ok(dir)
 }
 
 /// Prints median and 95th percentile of timed samples in milliseconds.
@@ -83,15 +127,27 @@ pub(crate) fn report(
     samples: &Samples,
     (ours, baseline): (f64, Option<f64>),
 ) -> Result<()> {
-    let dir = PathBuf::from("bench-results");
-    fs::create_dir_all(&dir).context("no directory for samples")?;
+    let dir = results()?;
     let raw = dir.join(format!("{bench}.{figure}.json"));
     fs::write(&raw, serde_json::to_vec_pretty(samples)?).context("cannot keep samples")?;
-    let raw = raw.display().to_string();
     let ratio = baseline.map(|baseline| round(ours / baseline));
-    let n = samples.ours.len();
-    let figure = Figure { bench, figure, unit, n, ours: round(ours), baseline: baseline.map(round), ratio, raw };
-    println!("{}", serde_json::to_string(&figure)?);
+    let (bound, holds) = bounds::judge(bench, figure, ours, ratio).unzip();
+    let figure = Figure {
+        bench: bench.into(),
+        figure: figure.into(),
+        unit: unit.into(),
+        n: samples.ours.len(),
+        ours: round(ours),
+        baseline: baseline.map(round),
+        ratio,
+        bound,
+        holds,
+        raw: raw.display().to_string(),
+    };
+    let line = serde_json::to_string(&figure)?;
+    let mut figures = fs::File::options().append(true).open(dir.join(FIGURES_FILE)).context("no file of figures")?;
+    writeln!(figures, "{line}").context("cannot keep a figure")?;
+    println!("{line}");
     Ok(())
 }
 

@@ -1,0 +1,70 @@
+//! What must hold, in one place.
+
+use super::Figure;
+
+/// A bound of a figure.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    /// The figure is this at most.
+    AtMost(f64),
+    /// The figure is this at least.
+    AtLeast(f64),
+    /// The figure is so many times its baseline at most.
+    TimesAtMost(f64),
+    /// The figure is so many times its baseline at least.
+    TimesAtLeast(f64),
+}
+
+use Bound::{AtLeast, AtMost, TimesAtLeast, TimesAtMost};
+
+/// By bench and figure. The others are told for comparison.
+const BOUNDS: [(&str, &str, Bound); 11] = [
+    ("api", "p99_ms", AtMost(20.0)),
+    ("create_cold", "median_ms", TimesAtMost(1.15)),
+    ("create_warm", "median_ms", AtMost(40.0)),
+    ("create_burst20", "total_ms", AtMost(1_500.0)),
+    ("drain", "speed_up", AtLeast(20.0)),
+    ("drain", "answered_once", AtLeast(1.0)),
+    ("journal", "per_s_64", TimesAtLeast(5.0)),
+    ("journal", "per_s_100", AtLeast(15_000.0)),
+    ("route_overhead", "cpu_ms", AtMost(1.0)),
+    ("snapshot", "mib_per_s", TimesAtLeast(0.8)),
+    ("snapshot", "extra_rss_mib", AtMost(64.0)),
+];
+
+/// What is asked of a figure, and whether it holds; `None` where nothing is asked.
+pub(super) fn judge(bench: &str, figure: &str, ours: f64, ratio: Option<f64>) -> Option<(String, bool)> {
+    let (_, _, bound) = BOUNDS.iter().find(|(of, name, _)| (*of, *name) == (bench, figure))?;
+    let ratio = ratio.unwrap_or(f64::NAN);
+    Some(match *bound {
+        AtMost(most) => (format!("≤ {most}"), ours <= most),
+        AtLeast(least) => (format!("≥ {least}"), ours >= least),
+        TimesAtMost(most) => (format!("ratio ≤ {most}"), ratio <= most),
+        TimesAtLeast(least) => (format!("ratio ≥ {least}"), ratio >= least),
+    })
+}
+
+/// The figures for people; whether every bound holds.
+pub(super) fn table(figures: &[Figure]) -> bool {
+    let line = |bench: &str, cells: [&str; 5]| {
+        let [ours, baseline, ratio, bound, holds] = cells;
+        eprintln!("{bench:<32} {ours:>12} {baseline:>12} {ratio:>8}  {bound:<14} {holds}");
+    };
+    eprintln!();
+    line("figure", ["ours", "baseline", "ratio", "bound", "holds"]);
+    for figure in figures {
+        let optional = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        let holds = figure.holds.map_or("", |holds| if holds { "yes" } else { "NO" });
+        line(
+            &format!("{} {}", figure.bench, figure.figure),
+            [
+                &figure.ours.to_string(),
+                &optional(figure.baseline),
+                &optional(figure.ratio),
+                figure.bound.as_deref().unwrap_or_default(),
+                holds,
+            ],
+        );
+    }
+    figures.iter().all(|figure| figure.holds != Some(false))
+}
