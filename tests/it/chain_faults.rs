@@ -2,14 +2,11 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use alloy::primitives::U256;
 use alloy::providers::Provider as _;
-use alloy::rpc::types::Filter;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use sandbox_protocol::{CallKey, SandboxId};
 use sandbox_sdk::Account;
 use sandbox_sdk::answers::Answers;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::requests::{CreateBuilder, ExecBuilder};
 use sandbox_tests::engine;
 use sandbox_tests::faulty_rpc::{FaultyNode, Script};
@@ -47,24 +44,8 @@ impl Shaky {
         provider.raw_request::<_, Value>(method.into(), parameters).await.context(method)
     }
 
-    /// Receipts of these calls that the contract recorded.
-    async fn receipts(&self, calls: &[CallKey]) -> Result<Vec<usize>> {
-        let filter = Filter::new()
-            .address(self.world.ground.deployment.manager)
-            .event("ReceiptRecorded(uint64,uint64,address,uint8,bytes32,uint256)")
-            .topic1(U256::from(self.world.service))
-            .from_block(0);
-        let logs = self.world.ground.chain.provider().get_logs(&filter).await?;
-        let recorded: Vec<u64> =
-            logs.iter().filter_map(|log| Some(log.log_decode::<ReceiptRecorded>().ok()?.inner.callId)).collect();
-        Ok(calls.iter().map(|key| recorded.iter().filter(|call| **call == key.call).count()).collect())
-    }
-
     async fn answered_once(&self, calls: &[CallKey]) -> Result<()> {
-        let all = || async { self.receipts(calls).await.ok()?.iter().all(|count| *count > 0).then_some(()) };
-        until("the receipts", BOUND, all).await?;
-        ensure!(self.receipts(calls).await?.iter().all(|count| *count == 1), "a call was answered twice");
-        Ok(())
+        self.world.ground.answered_once(calls, BOUND).await
     }
 
     fn containers(&self) -> Result<Vec<String>> {
@@ -121,7 +102,7 @@ async fn a_receipt_whose_block_is_taken_back_is_sent_again() -> Result<()> {
     shaky.answered_once(&[ran.key]).await?;
     // The last block, with the receipt, is replaced by empty ones; that with the call stays.
     shaky.request("anvil_reorg", json!([1, []])).await?;
-    assert_eq!(shaky.receipts(&[ran.key]).await?, [0]);
+    assert!(shaky.world.ground.receipts(ran.key).await?.is_empty());
     shaky.world.ground.chain.mine(1).await?;
     shaky.answered_once(&[ran.key]).await?;
     let (_, runs, _) = shown(&shaky.world.customer.exec(&sandbox, "cat runs").await?);
@@ -183,7 +164,7 @@ async fn while_the_chain_is_silent_the_api_answers_and_afterwards_the_work_goes_
     for _ in 0..5 {
         assert!(client.get(&health).send().await?.status().is_success());
     }
-    assert_eq!(shaky.receipts(&[ran.key]).await?, [0]);
+    assert!(shaky.world.ground.receipts(ran.key).await?.is_empty());
     shaky.node.play(Script::Behind { blocks: 3 });
     shaky.answered_once(&[ran.key]).await?;
     Ok(())

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use alloy::providers::Provider as _;
-use alloy::rpc::types::Filter;
 use anyhow::{Context, Result};
-use sandbox_protocol::{CallKey, SandboxId};
+use sandbox_protocol::SandboxId;
 use sandbox_sdk::answers::Answers;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::requests::{CreateBuilder, ExecBuilder};
 use sandbox_tests::engine;
 use sandbox_tests::ground::CUSTOMER;
@@ -18,18 +16,6 @@ use crate::world::{World, shown};
 const BOUND: Duration = Duration::from_secs(60);
 
 impl World {
-    /// How often the contract recorded a receipt for the call.
-    async fn receipts(&self, key: CallKey) -> Result<usize> {
-        let filter = Filter::new()
-            .address(self.ground.deployment.manager)
-            .event("ReceiptRecorded(uint64,uint64,address,uint8,bytes32,uint256)")
-            .topic1(alloy::primitives::U256::from(key.service))
-            .topic2(alloy::primitives::U256::from(key.call))
-            .from_block(0);
-        let logs = self.ground.chain.provider().get_logs(&filter).await?;
-        Ok(logs.iter().filter(|log| log.log_decode::<ReceiptRecorded>().is_ok()).count())
-    }
-
     async fn automine(&self, on: bool) -> Result<()> {
         let set = self.ground.chain.provider().raw_request::<_, ()>("evm_setAutomine".into(), [on]);
         set.await.context("evm_setAutomine")
@@ -51,14 +37,12 @@ async fn killed_between_create_and_receipt_leaves_one_container_and_one_receipt(
     until("the container", BOUND, made).await?;
     world.node.kill()?;
     world.automine(true).await?;
-    assert_eq!(world.receipts(submitted.key).await?, 0);
+    assert!(world.ground.receipts(submitted.key).await?.is_empty());
 
     world.node.start().await?;
     Answers::new(account)?.wait_for(&submitted, BOUND).await?;
-    let settled = || async { (world.receipts(submitted.key).await.ok()? > 0).then_some(()) };
-    until("the receipt", BOUND, settled).await?;
+    world.ground.answered_once(&[submitted.key], BOUND).await?;
     assert_eq!(engine::containers(&run_dir)?.len(), 1);
-    assert_eq!(world.receipts(submitted.key).await?, 1);
     let sandbox = SandboxId { origin: submitted.key, slot: 0 }.to_string();
     assert!(world.customer.exec(&sandbox, "true").await?.status.success(), "and it works");
     Ok(())
@@ -75,9 +59,11 @@ async fn killed_at_any_instant_of_a_create_leaves_one_container_and_one_receipt(
         world.node.kill()?;
         world.node.start().await?;
         answers.wait_for(&submitted, BOUND).await?;
-        let settled = || async { (world.receipts(submitted.key).await.ok()? > 0).then_some(()) };
-        until("the receipt", BOUND, settled).await?;
-        assert_eq!(world.receipts(submitted.key).await?, 1, "killed after {after_ms} ms");
+        world
+            .ground
+            .answered_once(&[submitted.key], BOUND)
+            .await
+            .with_context(|| format!("killed after {after_ms} ms"))?;
         assert_eq!(engine::containers(&world.node.run_dir())?.len(), 1, "killed after {after_ms} ms");
         let sandbox = SandboxId { origin: submitted.key, slot: 0 }.to_string();
         world.customer.text(&["rm", &sandbox]).await?;

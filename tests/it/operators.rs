@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use alloy::primitives::{Address, U256};
-use alloy::providers::Provider as _;
-use alloy::rpc::types::Filter;
+use alloy::primitives::Address;
 use anyhow::{Context, Result, ensure};
 use sandbox_protocol::CallKey;
 use sandbox_protocol::http::CallBody;
@@ -12,7 +10,7 @@ use sandbox_sdk::Account;
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::calls;
 use sandbox_sdk::chain::SubmittedJob;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::{Assignment, ReceiptRecorded};
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::Assignment;
 use sandbox_sdk::requests::CreateBuilder;
 use sandbox_tests::engine;
 use sandbox_tests::faulty_rpc::{FaultyNode, Script};
@@ -104,19 +102,7 @@ impl Pair {
         let answer = body.answer.context("no answer")?;
         let receipt = &answer.receipt.receipt;
         ensure!((receipt.outcome, receipt.operator) == (0, self.seats[1].address), "{}", answer.response_json);
-        ensure!(self.receipts(submitted.key).await? == 1, "not one receipt");
-        Ok(())
-    }
-
-    async fn receipts(&self, key: CallKey) -> Result<usize> {
-        let filter = Filter::new()
-            .address(self.ground.deployment.manager)
-            .event("ReceiptRecorded(uint64,uint64,address,uint8,bytes32,uint256)")
-            .topic1(U256::from(key.service))
-            .topic2(U256::from(key.call))
-            .from_block(0);
-        let logs = self.ground.chain.provider().get_logs(&filter).await?;
-        Ok(logs.iter().filter(|log| log.log_decode::<ReceiptRecorded>().is_ok()).count())
+        self.ground.answered_once(&[submitted.key], BOUND).await
     }
 }
 
@@ -135,7 +121,7 @@ async fn a_create_whose_operator_is_down_is_done_by_another_and_left_alone_by_th
     pair.seats[0].node.start().await?;
     pair.seats[0].node.has_read(pair.account.chain().head().await?).await?;
     assert_eq!((pair.seats[0].containers()?, pair.seats[1].containers()?), (0, 1));
-    assert_eq!(pair.receipts(submitted.key).await?, 1);
+    pair.answered_by_the_second(&submitted).await?;
     Ok(())
 }
 

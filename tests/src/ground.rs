@@ -3,8 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use alloy::primitives::Address;
-use anyhow::{Context, Result};
+use alloy::primitives::{Address, U256};
+use alloy::providers::Provider as _;
+use alloy::rpc::types::Filter;
+use alloy::sol_types::SolEvent as _;
+use anyhow::{Context, Result, ensure};
+use sandbox_protocol::CallKey;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::deploy::{Plan, deploy};
 use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain};
 use sandbox_sdk::{Account, Chain, Deployment};
@@ -13,6 +18,7 @@ use tempfile::TempDir;
 use crate::client::Client;
 use crate::node::Node;
 use crate::programs::tools;
+use crate::wait::until;
 
 /// Who owns the blueprint.
 pub const DEVELOPER: usize = 0;
@@ -89,6 +95,34 @@ impl Ground {
     pub async fn account(&self, key: usize) -> Result<Account> {
         let chain = Chain::connect(self.deployment.clone()).await.context("the chain")?;
         Ok(Account::new(chain, devchain::key(key)))
+    }
+
+    /// The receipts that the contract recorded for a call.
+    ///
+    /// # Errors
+    /// The chain does not answer.
+    pub async fn receipts(&self, key: CallKey) -> Result<Vec<ReceiptRecorded>> {
+        let filter = Filter::new()
+            .address(self.deployment.manager)
+            .event_signature(ReceiptRecorded::SIGNATURE_HASH)
+            .topic1(U256::from(key.service))
+            .topic2(U256::from(key.call))
+            .from_block(0);
+        let logs = self.chain.provider().get_logs(&filter).await.context("the receipts")?;
+        logs.iter().map(|log| Ok(log.log_decode::<ReceiptRecorded>()?.inner.data)).collect()
+    }
+
+    /// Waits until each of these calls has a receipt; none may have two.
+    ///
+    /// # Errors
+    /// One has none in time, or two.
+    pub async fn answered_once(&self, calls: &[CallKey], bound: Duration) -> Result<()> {
+        for key in calls {
+            let settled = || async { self.receipts(*key).await.ok().filter(|found| !found.is_empty()) };
+            let found = until(&format!("the receipt of call {key}"), bound, settled).await?;
+            ensure!(found.len() == 1, "call {key} was answered {} times", found.len());
+        }
+        Ok(())
     }
 
     /// An address of the chain.
