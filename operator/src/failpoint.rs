@@ -12,7 +12,16 @@ use sandbox_process::source::{ConfigError, Source};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Failpoint {
     #[cfg(debug_assertions)]
-    left: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
+    countdown: Option<std::sync::Arc<Countdown>>,
+}
+
+/// How many beginnings and ends of steps are left.
+#[cfg(debug_assertions)]
+#[derive(Debug)]
+struct Countdown {
+    left: std::sync::atomic::AtomicU64,
+    /// Only these count.
+    of: Option<String>,
 }
 
 /// A step under way; it is over when this is dropped.
@@ -24,11 +33,12 @@ pub(crate) struct Step {
 }
 
 impl Failpoint {
-    /// Reads at which beginning or end of a step to die.
+    /// Reads at which beginning or end of a step to die, and of which step where not all count.
     #[cfg(debug_assertions)]
     pub(crate) fn read(source: &impl Source) -> Result<Self, ConfigError> {
         let at = sandbox_process::source::optional::<u64>(source, "DIE_AT")?;
-        Ok(Self { left: at.map(|at| std::sync::Arc::new(at.into())) })
+        let countdown = |at: u64| std::sync::Arc::new(Countdown { left: at.into(), of: source.get("DIE_OF") });
+        Ok(Self { countdown: at.map(countdown) })
     }
 
     /// Nothing to read.
@@ -45,12 +55,15 @@ impl Failpoint {
 
     #[cfg(debug_assertions)]
     fn pass(&self, side: &str, kind: &str, what: &str) {
-        use std::sync::atomic::Ordering;
-
-        if self.left.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::Relaxed) != 1) {
+        let step = format!("{kind} {what}");
+        let is_due = |countdown: &std::sync::Arc<Countdown>| {
+            let counts = countdown.of.as_ref().is_none_or(|of| *of == step);
+            counts && countdown.left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1
+        };
+        if !self.countdown.as_ref().is_some_and(is_due) {
             return;
         }
-        eprintln!("dies {side} {kind} {what}");
+        eprintln!("dies {side} {step}");
         while nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).is_err() {}
         // Until the signal has come.
         loop {

@@ -257,6 +257,10 @@ pub(crate) const EVENTS_READ_MAX: usize = 128;
 /// Pause between two looks whether the certificate's files have changed.
 pub(crate) const TLS_LOOK_PAUSE: Duration = Duration::from_secs(10);
 
+/// Time for the lock of the state directory, which is free at once or, as a rule, another node's for long.
+pub(crate) const DIRECTORY_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between two tries.
+pub(crate) const DIRECTORY_LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Calls at their end whose records are kept, with the answers. The oldest beyond go.
 pub(crate) const FINAL_CALLS_MAX: usize = 100_000;
 /// Events of sandboxes that are kept. The oldest beyond go.

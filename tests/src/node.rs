@@ -235,7 +235,8 @@ impl Node {
         Ok(command)
     }
 
-    fn log_path(&self) -> PathBuf {
+    /// Where it logs to.
+    pub fn log_path(&self) -> PathBuf {
         self.dir.path().join("log")
     }
 

@@ -25,6 +25,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use fs4::FileExt;
@@ -50,7 +51,7 @@ pub(crate) use tokens::TokenRecord;
 use writer::{Committer, Write, Writer, WriterThread};
 
 use crate::failpoint::Failpoint;
-use crate::limits::{EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
+use crate::limits::{DIRECTORY_LOCK_PAUSE, DIRECTORY_LOCK_TIMEOUT, EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 
 /// Layout of keys and values; another one is refused rather than misread.
 const VERSION: u64 = 2;
@@ -367,10 +368,15 @@ impl Sandboxes for Records {
 fn lock(dir: &Path) -> Result<File, RecordsError> {
     let path = dir.join("lock");
     let file = File::create(&path).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
-    match FileExt::try_lock(&file) {
-        Ok(()) => Ok(file),
-        Err(_) => Err(RecordsError::InUse { dir: dir.into() }),
+    let asked = Instant::now();
+    // A process that was killed may leave its lock, for an instant, to a program that it was just starting.
+    while FileExt::try_lock(&file).is_err() {
+        if asked.elapsed() > DIRECTORY_LOCK_TIMEOUT {
+            return Err(RecordsError::InUse { dir: dir.into() });
+        }
+        std::thread::sleep(DIRECTORY_LOCK_PAUSE);
     }
+    Ok(file)
 }
 
 /// Big-endian numbers, so that keys sort as they count.

@@ -37,8 +37,12 @@ const DIE_AT_MAX: u64 = 90;
 /// Of so many lives one ends at no step but at an instant, within so many milliseconds of its start.
 const INSTANTS_ONE_IN: u32 = 6;
 const INSTANT_MS_MAX: u64 = 3_000;
+/// What a create does with a container of the pool.
+const CLAIM_STEPS: [&str; 2] = ["engine rename", "engine update"];
 /// Far more than a round has.
-const TTL_BLOCKS: u64 = 1_000;
+const TTL_BLOCKS: u64 = 200;
+/// A busy host takes its time for many blocks.
+const MINED_AT_ONCE: u64 = 20;
 /// `pool-` and the number of one that waits there.
 const VESSEL_LETTERS: usize = 21;
 const SEED: u64 = 4;
@@ -136,10 +140,16 @@ impl Walk {
 
     /// The life of a sandbox of each customer, while the node dies; then the reckoning.
     async fn round(&mut self, number: usize) -> Result<()> {
+        // The pool is filled when the claim comes, which is where this life ends.
+        let step = CLAIM_STEPS[self.draw.random_range(0..CLAIM_STEPS.len())];
+        self.world.node.set("DIE_OF", step);
+        self.world.node.set("DIE_AT", self.draw.random_range(1..=2).to_string());
         let ([one, other], ground) = (&self.tenants, &self.world.ground);
         let lives = async {
             let ((asked, sandbox), (others, _)) = tokio::try_join!(one.live(number), other.live(number))?;
-            ground.chain.mine(TTL_BLOCKS).await?;
+            for _ in 0..TTL_BLOCKS / MINED_AT_ONCE {
+                ground.chain.mine(MINED_AT_ONCE).await?;
+            }
             let expired = || async { one.container(sandbox).ok()?.is_none().then_some(()) };
             until("the end of what has expired", BOUND, expired).await?;
             anyhow::Ok([asked, others])
@@ -155,6 +165,7 @@ impl Walk {
     /// In a life without death: every answer is as its only receipt says, nothing is left over, and nothing is gone.
     async fn reckon(&mut self, asked: [Vec<SubmittedJob>; 2]) -> Result<()> {
         self.world.node.unset("DIE_AT");
+        self.world.node.unset("DIE_OF");
         self.world.node.start().await?;
         for (tenant, asked) in self.tenants.iter().zip(&asked) {
             let answers = Answers::new(tenant.account.clone())?;
@@ -221,29 +232,35 @@ impl Walk {
     }
 }
 
-/// Lives that end at a drawn step, or now and then at a drawn instant, one after the other.
+/// Lives one after the other: the first ends as is set already, the others at a drawn step, or now and then at a drawn
+/// instant.
 async fn dying(node: &mut Node, draw: &mut StdRng) -> Result<Infallible> {
     loop {
-        if draw.random_ratio(1, INSTANTS_ONE_IN) {
+        node.spawn()?;
+        died(node).await?;
+        node.unset("DIE_OF");
+        while draw.random_ratio(1, INSTANTS_ONE_IN) {
             node.unset("DIE_AT");
             node.spawn()?;
             pass(Duration::from_millis(draw.random_range(0..=INSTANT_MS_MAX))).await;
             node.kill()?;
-            continue;
         }
         node.set("DIE_AT", draw.random_range(1..=DIE_AT_MAX).to_string());
-        node.spawn()?;
-        let status = loop {
-            let ended = until("the node to die", Duration::from_secs(1), || {
-                let status = node.exited();
-                async move { status.transpose() }
-            });
-            if let Ok(status) = ended.await {
-                break status?;
-            }
-        };
-        ensure!(status.signal() == Some(9), "the node ended by itself: {status}");
     }
+}
+
+async fn died(node: &mut Node) -> Result<()> {
+    let status = loop {
+        let ended = until("the node to die", Duration::from_secs(1), || {
+            let status = node.exited();
+            async move { status.transpose() }
+        });
+        if let Ok(status) = ended.await {
+            break status?;
+        }
+    };
+    ensure!(status.signal() == Some(9), "the node ended by itself: {status}");
+    Ok(())
 }
 
 /// Whether these are of nothing, or of the one that waits in the pool.

@@ -30,6 +30,7 @@ pub(super) struct Tenant {
     goes_on: bool,
     run_dir: PathBuf,
     pub(super) store: PathBuf,
+    log: PathBuf,
 }
 
 impl Tenant {
@@ -41,12 +42,16 @@ impl Tenant {
     ) -> Result<Self> {
         let account = world.ground.account(key).await?;
         let store = store.join(format!("{:#x}", account.address()));
-        Ok(Self { account, service, wish, goes_on, run_dir: world.node.run_dir(), store })
+        let (run_dir, log) = (world.node.run_dir(), world.node.log_path());
+        Ok(Self { account, service, wish, goes_on, run_dir, store, log })
     }
 
     /// A sandbox from its begin to its end, in a service of its own where that is how this one goes on; what was asked.
     pub(super) async fn live(&self, round: usize) -> Result<(Vec<SubmittedJob>, SandboxId)> {
         if !self.goes_on {
+            let before = self.filled();
+            let filled = || async { (self.filled() > before).then_some(()) };
+            until("the pool to be filled", BOUND, filled).await?;
             return self.stay(round).await;
         }
         let terms = self.account.chain().at_floor(ServiceTerms::named(vec![Ground::address(OPERATOR)])).await?;
@@ -128,6 +133,12 @@ impl Tenant {
     pub(super) fn container(&self, sandbox: SandboxId) -> Result<Option<String>> {
         let found = engine::containers(&self.run_dir)?;
         Ok(found.into_iter().find(|name| name.starts_with(&format!("{sandbox}-"))))
+    }
+
+    /// How often a container came to wait in the pool.
+    fn filled(&self) -> usize {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.matches("a container waits in the pool").count()
     }
 
     fn runs(&self, sandbox: SandboxId) -> Result<bool> {
