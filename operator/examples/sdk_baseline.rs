@@ -43,7 +43,9 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let keystore = Keystore::new(KeystoreConfig::new().in_memory(true))?;
-    keystore.insert::<K256Ecdsa>(&K256SigningKey(alloy::signers::k256::ecdsa::SigningKey::from_slice(args.key.as_slice())?))?;
+    keystore.insert::<K256Ecdsa>(&K256SigningKey(alloy::signers::k256::ecdsa::SigningKey::from_slice(
+        args.key.as_slice(),
+    )?))?;
     let (blueprint_id, service_id) = (args.blueprint, Some(args.service));
     let settings = TangleSettings { blueprint_id, service_id, tangle_contract: args.core, ..TangleSettings::default() };
     let config = TangleClientConfig::new(args.rpc_url.clone(), args.rpc_url.clone(), "", settings);

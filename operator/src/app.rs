@@ -355,10 +355,7 @@ pub(crate) fn runner(
 struct Unregistered;
 
 impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
-    async fn requires_registration(
-        &self,
-        _: &BlueprintEnvironment,
-    ) -> Result<bool, RunnerError> {
+    async fn requires_registration(&self, _: &BlueprintEnvironment) -> Result<bool, RunnerError> {
         Ok(false)
     }
 

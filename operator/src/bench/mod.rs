@@ -32,7 +32,8 @@ fn call_for_true(key: CallKey, caller: Address, sandbox: SandboxId) -> CallRecor
 
 /// Its answer.
 fn answer(call: &CallRecord) -> Answer {
-    let response = ExecResponse { exit_code: 0, stdout: Bytes::new(), stderr: Bytes::new(), truncated: false, duration_ms: 3 };
+    let response =
+        ExecResponse { exit_code: 0, stdout: Bytes::new(), stderr: Bytes::new(), truncated: false, duration_ms: 3 };
     let receipt = SandboxReceipt {
         service: call.key.service,
         call: call.key.call,

@@ -41,7 +41,11 @@ impl Look {
     #[cfg(test)]
     pub(crate) fn now(number: u64) -> Self {
         let (time_s, now) = (0, Instant::now());
-        Self { block: Block { number, hash: Default::default(), parent: Default::default(), time_s }, checked: now, at: now }
+        Self {
+            block: Block { number, hash: Default::default(), parent: Default::default(), time_s },
+            checked: now,
+            at: now,
+        }
     }
 
     /// Why no effect may begin on what this look showed; `None` where it may. `age_s_max` bounds the block's own age; zero

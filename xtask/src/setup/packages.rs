@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 18] = [
+const NEEDS: [Need; 19] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),
@@ -41,6 +41,8 @@ const NEEDS: [Need; 18] = [
     library("debian-archive-keyring"),
     // The disks of sandboxes.
     tool("e2fsprogs", "mkfs.ext4"),
+    // What snapshots are measured against.
+    tool("zstd", "zstd"),
     tool("git", "git"),
     tool("curl", "curl"),
     library("ca-certificates"),

@@ -158,7 +158,8 @@ impl Watch {
 
 /// Memory of the process that exports, while there is one.
 fn exporting() -> Option<f64> {
-    let pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+    let pids =
+        fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
     let exports = |pid: &u64| {
         fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sandbox-sidecar\0export\0"))
     };
