@@ -13,7 +13,7 @@ use crate::{run, setup};
 /// Builds every binary of the workspace: operator, `sandbox`, sidecar, devkit.
 ///
 /// Always the whole workspace: a smaller set of packages would unify other features and compile the SDK's hundreds of
-/// dependencies a second time. And always with `--examples`, of which there are none: it makes cargo count the features
+/// dependencies a second time. And always with `--examples`, of which a bench needs one: it makes cargo count the features
 /// of test dependencies, as `cargo test` does, so that the two share every artefact.
 pub(crate) const BINARIES: [&str; 4] = ["build", "--workspace", "--bins", "--examples"];
 

@@ -392,3 +392,33 @@ const STOPPED: &str = r#"{"stopped":{"instance":{"runtime":"",
 "reason":"idle",
 "failed_resumes":1,
 "failure":null}}"#;
+
+#[tokio::test]
+async fn a_call_stays_in_the_indexes_while_it_is_open_and_comes_back_into_them_when_it_is_open_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (records, _guard) = Records::open(dir.path()).unwrap();
+    let step = |progress: Progress| CallRecord { progress, ..call(1) };
+    let answer = answer(vec![1]);
+    let is_open = || records.open_calls().unwrap().len() == 1;
+    for progress in [Progress::Seen, Progress::Begun { block: 6 }, Progress::Answered(answer.clone())] {
+        records.put_call(&step(progress)).await.unwrap();
+        assert!(is_open());
+    }
+    records.settle(&step(Progress::Settled { answer: answer.clone(), transaction: None }), Some(7)).await.unwrap();
+    assert!(!is_open());
+    records.unsettle(call(1).key).await.unwrap();
+    records.put_call(&step(Progress::Answered(answer))).await.unwrap();
+    assert!(is_open());
+    assert_eq!(records.calls_of(call(1).caller, None, 9).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_is_put_while_its_end_is_on_the_way_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (records, _guard) = Records::open(dir.path()).unwrap();
+    records.put_call(&call(1)).await.unwrap();
+    let (end, begun) = (dropped(1), call(1));
+    let (ended, put) = tokio::join!(records.put_call(&end), records.put_call(&begun));
+    assert!(ended.unwrap() && put.unwrap());
+    assert_eq!(records.open_calls().unwrap(), [call(1)]);
+}

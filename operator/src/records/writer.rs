@@ -217,3 +217,26 @@ impl Drop for Committer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_group_changes_twice_the_last_change_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = sled::open(dir.path()).unwrap();
+        let mut writes = [Batch::default(), Batch::default()];
+        writes[0].insert("changed", "one");
+        writes[0].insert("removed", "one");
+        writes[0].remove("returned");
+        writes[1].insert("changed", "two");
+        writes[1].remove("removed");
+        writes[1].insert("returned", "two");
+        let mut group = sled::Batch::default();
+        writes.into_iter().for_each(|write| write.join(&mut group));
+        tree.apply_batch(group).unwrap();
+        let found = ["changed", "removed", "returned"].map(|key| tree.get(key).unwrap());
+        assert_eq!(found, [Some("two".into()), None, Some("two".into())]);
+    }
+}

@@ -41,6 +41,8 @@ const NEEDS: [Need; 19] = [
     library("debian-archive-keyring"),
     // The disks of sandboxes.
     tool("e2fsprogs", "mkfs.ext4"),
+    // What snapshots are measured against.
+    tool("zstd", "zstd"),
     tool("git", "git"),
     tool("curl", "curl"),
     library("ca-certificates"),

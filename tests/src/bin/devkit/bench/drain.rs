@@ -17,7 +17,7 @@ use sandbox_tests::programs::program;
 use sandbox_tests::wait::pass;
 
 use super::customer::Customer;
-use super::outage::Outage;
+use super::outage::{Answered, Outage};
 use super::{Samples, report};
 
 /// Pause between two looks at the chain.
@@ -79,11 +79,12 @@ fn told(outage: &Outage, ours: &Run, baseline: &Run, readable: usize) -> Result<
 async fn drained(outage: &Outage, mut is_alive: impl FnMut() -> Result<bool>) -> Result<Run> {
     let begun = Instant::now();
     let mut run = Run { took: Duration::ZERO, answered: 0, is_once: true };
+    let mut answers = Answered::default();
     loop {
-        let answers = outage.answers().await?;
-        run.is_once = answers.values().all(|times| *times == 1);
-        if answers.len() > run.answered {
-            (run.answered, run.took) = (answers.len(), begun.elapsed());
+        outage.look(&mut answers).await?;
+        run.is_once = answers.times.values().all(|times| *times == 1);
+        if answers.times.len() > run.answered {
+            (run.answered, run.took) = (answers.times.len(), begun.elapsed());
         }
         let is_stuck = begun.elapsed() - run.took > PROGRESS_WITHIN || begun.elapsed() > WITHIN;
         if run.answered >= outage.calls.len() || is_stuck || !is_alive()? {

@@ -24,6 +24,15 @@ pub(super) const JOBS: u64 = 1_000;
 /// Gas of a submission, which is not estimated: the one that reverts would not be sent.
 const GAS: u64 = 3_000_000;
 
+/// What was answered, as far as it was looked at.
+#[derive(Default)]
+pub(super) struct Answered {
+    /// How often, by the number of the call, whoever did it.
+    pub(super) times: BTreeMap<u64, usize>,
+    /// The first block that was not looked at.
+    next: u64,
+}
+
 /// A chain on which the jobs of an outage wait.
 pub(super) struct Outage {
     chain: Chain,
@@ -84,18 +93,23 @@ impl Outage {
         self.mine_by_hand(false).await
     }
 
-    /// How often each call was answered, by anybody.
-    pub(super) async fn answers(&self) -> Result<BTreeMap<u64, usize>> {
+    /// Adds what was answered since the last look.
+    pub(super) async fn look(&self, answers: &mut Answered) -> Result<()> {
+        let (from, head) = (answers.next.max(self.since), self.chain.head().await?);
+        if head < from {
+            return Ok(());
+        }
         let filter = Filter::new()
             .address(self.chain.deployment().core)
             .event_signature(JobResultSubmitted::SIGNATURE_HASH)
             .topic1(U256::from(self.service))
-            .from_block(self.since);
-        let mut answers = BTreeMap::new();
+            .from_block(from)
+            .to_block(head);
         for log in self.chain.provider().get_logs(&filter).await.context("the answers")? {
-            *answers.entry(log.log_decode::<JobResultSubmitted>()?.inner.callId).or_default() += 1;
+            *answers.times.entry(log.log_decode::<JobResultSubmitted>()?.inner.callId).or_default() += 1;
         }
-        Ok(answers)
+        answers.next = head + 1;
+        Ok(())
     }
 
     async fn mine_by_hand(&self, by_hand: bool) -> Result<()> {
