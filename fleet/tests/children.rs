@@ -214,6 +214,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 
 /// Whatever is asked for and ended in whatever order: never more than fit, never two of one name, and in the end nothing is
 /// left and nobody waits.
+#[allow(clippy::unwrap_used)] // of a test
 async fn check(deeds: Vec<Deed>, places: u32) {
     let node = node(places);
     let mut asked = Vec::new();

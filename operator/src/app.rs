@@ -106,8 +106,19 @@ pub(crate) async fn register(config: &Config) -> Result<Option<Mined>, NodeError
     let key = key::load(&config.keystore)?;
     let chain = connect::find(&config.chain, &Questions::new()?).await?;
     let sender = sender(config, &chain, &key);
-    let profile = registration::profile(&config.offer, SealKeys::of(&config.keystore, &key).current()?.public());
-    Ok(registration::ensure(&chain, &sender, &key, &profile).await?.0)
+    Ok(publish(config, &chain, &sender, &key).await?.0)
+}
+
+/// Publishes the account's offer with its seal key, unless it is published already; gives the transaction, where it took
+/// one, and whether the operator is paused by its own word.
+async fn publish(
+    config: &Config,
+    chain: &Chain,
+    sender: &Sender,
+    key: &PrivateKeySigner,
+) -> Result<(Option<Mined>, bool), NodeError> {
+    let seal_key = SealKeys::of(&config.keystore, key).current()?.public();
+    Ok(registration::ensure(chain, sender, key, &registration::profile(&config.offer, seal_key)).await?)
 }
 
 /// Runs the node until `stop`.
@@ -166,15 +177,12 @@ impl Node {
         let me = key.address();
         bind(&records, &chain, me)?;
         let sender = sender(&config, &chain, &key);
-        let seal_keys = SealKeys::of(&config.keystore, &key);
-        let profile = registration::profile(&config.offer, seal_keys.current()?.public());
-        let intake = Intake::new(registration::ensure(&chain, &sender, &key, &profile).await?.1);
+        let intake = Intake::new(publish(&config, &chain, &sender, &key).await?.1);
         let places = Places::new(&config.run_dir, chain.deployment().core, records.state_id()?)?;
         let containers = containers(&config, &places).await?;
         let sidecars = Arc::new(SocketSidecars::new(places.clone()));
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let height = head.height.clone();
-
         let proxy = Arc::new(Proxy::new(&config.outside, places)?);
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
         let ports = Ports {
@@ -185,8 +193,7 @@ impl Node {
             sandboxes: Arc::new(records.clone()),
         };
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
-        let owners = Owners { fleet: fleet.clone(), records: records.clone() };
-        let upkeep = keep_host(containers.clone(), owners, sidecars.clone(), config.offer.capacity);
+        let upkeep = keep_host(containers.clone(), (&fleet, &records), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
         let depth = (height.clone(), confirmations(&config, &chain));
         let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
@@ -212,8 +219,8 @@ impl Node {
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
             chain,
+            seal_keys: SealKeys::of(&config.keystore, &key),
             key,
-            seal_keys,
             records,
             fleet,
             sidecars,
@@ -381,11 +388,12 @@ async fn containers(config: &Config, places: &Places) -> Result<Arc<DockerContai
 /// Starts to keep the pool filled and the host swept.
 fn keep_host(
     containers: Arc<DockerContainers>,
-    owners: Owners,
+    (fleet, records): (&Fleet, &Records),
     sidecars: Arc<dyn Sidecars>,
     capacity: Capacity,
 ) -> Keeping {
     let stop = CancellationToken::new();
+    let owners = Owners { fleet: fleet.clone(), records: records.clone() };
     let upkeep = Upkeep { census: Arc::new(owners), sidecars, capacity };
     Keeping { task: tokio::spawn(containers.keep(upkeep, stop.clone())), stop }
 }

@@ -98,7 +98,7 @@ async fn a_rotated_key_opens_for_a_while_and_a_dropped_one_never() -> Result<()>
     };
     let published = async || -> Result<String> {
         let shown = world.customer.json(&["operators"]).await?;
-        let mine = |view: &&Value| view["operator"] == Ground::address(OPERATOR).to_string();
+        let mine = |view: &&Value| view["operator"] == serde_json::json!(Ground::address(OPERATOR));
         let view = shown.as_array().and_then(|all| all.iter().find(mine)).context("not listed")?;
         Ok(view["seal_key"].as_str().context("no key")?.to_owned())
     };

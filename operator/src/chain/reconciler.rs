@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sender::Sender;
 use crate::limits::RECONCILE_PAUSE;
-use crate::records::Records;
+use crate::records::{CallRecord, Records};
 
 /// The task's parts.
 pub(crate) struct Reconciler {
@@ -94,7 +94,7 @@ impl Reconciler {
     /// No row on chain stands for a child: it is over when its parent call is, or is in no record any more.
     async fn compare_child(&self, sandbox: &Sandbox) -> bool {
         let is_over = match self.records.call(sandbox.id.origin) {
-            Ok(parent) => parent.is_none_or(|parent| parent.answer().is_some() || parent.progress.is_final()),
+            Ok(parent) => parent.as_ref().is_none_or(CallRecord::is_over),
             Err(error) => {
                 tracing::error!(sandbox = %sandbox.id, error = %crate::error_chain(&error), "its parent cannot be read");
                 return false;

@@ -70,6 +70,11 @@ pub(crate) struct Answer {
 }
 
 impl CallRecord {
+    /// Whether nothing goes on in its name any more: it is answered, or never will be from here.
+    pub(crate) fn is_over(&self) -> bool {
+        self.answer().is_some() || self.progress.is_final()
+    }
+
     /// A call as its event tells it.
     pub(crate) fn seen(key: CallKey, job: u8, caller: Address, inputs: Bytes, block: u64) -> Self {
         let inputs_hash = keccak256(&inputs);

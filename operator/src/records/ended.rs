@@ -1,6 +1,6 @@
 //! Sandboxes at their end are remembered for repeats of old calls and for who looks late, so many of them and not for ever.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -71,12 +71,13 @@ impl Records {
             let key = key.map_err(RecordsError::Read)?;
             known.extend(Entry::of(&key));
         }
+        let ids: HashSet<SandboxId> = known.iter().map(|entry| entry.id).collect();
         let mut batch = sled::Batch::default();
         for sandbox in self.sandboxes()?.iter().filter(|sandbox| sandbox.phase.is_final()) {
-            if !known.iter().any(|entry| entry.id == sandbox.id) {
+            if !ids.contains(&sandbox.id) {
                 let entry = Entry { time_ms: 0, id: sandbox.id };
                 batch.insert(entry.key(), &[]);
-                known.insert(0, entry);
+                self.ended.push(entry);
             }
         }
         self.tree.apply_batch(batch).map_err(RecordsError::Write)?;

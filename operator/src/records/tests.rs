@@ -46,6 +46,13 @@ pub(super) fn answer(response: Vec<u8>) -> Answer {
     Answer { response: response.into(), failure: Some(FailureCode::Timeout), receipt }
 }
 
+#[test]
+fn a_call_is_over_from_its_answer_on_and_when_it_is_dropped() {
+    let is_over = |progress| CallRecord { progress, ..call(1) }.is_over();
+    assert!(!is_over(Progress::Seen) && !is_over(Progress::Begun { block: 5 }));
+    assert!(is_over(Progress::Answered(answer(vec![1]))) && dropped(1).is_over());
+}
+
 /// Checks the stored form of a value, and that it is read back. Where it must change, so must `VERSION`.
 fn check_layout<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
     let stored = encode(value).unwrap();

@@ -6,7 +6,7 @@ use alloy_primitives::B256;
 use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;
-use hpke::rand_core::{CryptoRng, RngCore};
+use hpke::rand_core::CryptoRng;
 use hpke::{Deserializable as _, Kem, OpModeR, OpModeS, Serializable as _, single_shot_open, single_shot_seal};
 use zeroize::Zeroizing;
 
@@ -78,7 +78,7 @@ impl fmt::Debug for SealKey {
 pub(super) fn enclose(
     content_key: &ContentKey,
     recipient: B256,
-    random: &mut (impl CryptoRng + RngCore),
+    random: &mut impl CryptoRng,
 ) -> Result<Enclosed, SealError> {
     let not_a_key = |_| SealError::NotAKey(recipient);
     let public = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(recipient.as_slice()).map_err(not_a_key)?;

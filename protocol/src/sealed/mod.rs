@@ -43,7 +43,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, Nonce};
-use hpke::rand_core::{CryptoRng, RngCore};
+use hpke::rand_core::CryptoRng;
 
 pub use fields::Sealable;
 pub use key::SealKey;
@@ -196,7 +196,7 @@ pub fn seal(
     text: &str,
     recipients: &[B256],
     (binding, field): (&Binding, Field),
-    random: &mut (impl CryptoRng + RngCore),
+    random: &mut impl CryptoRng,
 ) -> Result<String, SealError> {
     if recipients.is_empty() || recipients.len() > SEALED_RECIPIENTS_MAX {
         return Err(SealError::Recipients(recipients.len()));

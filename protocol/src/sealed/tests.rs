@@ -1,3 +1,5 @@
+//! Sealed fields: who opens them, where, and what is noticed; one vector from elsewhere.
+
 use base64::Engine as _;
 use proptest::prelude::*;
 use rand::SeedableRng as _;
