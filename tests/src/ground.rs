@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use alloy::primitives::{Address, U256};
-use alloy::providers::Provider as _;
+use alloy::providers::Provider;
 use alloy::rpc::types::Filter;
 use alloy::sol_types::SolEvent as _;
 use anyhow::{Context, Result, ensure};
@@ -102,14 +102,7 @@ impl Ground {
     /// # Errors
     /// The chain does not answer.
     pub async fn receipts(&self, key: CallKey) -> Result<Vec<ReceiptRecorded>> {
-        let filter = Filter::new()
-            .address(self.deployment.manager)
-            .event_signature(ReceiptRecorded::SIGNATURE_HASH)
-            .topic1(U256::from(key.service))
-            .topic2(U256::from(key.call))
-            .from_block(0);
-        let logs = self.chain.provider().get_logs(&filter).await.context("the receipts")?;
-        logs.iter().map(|log| Ok(log.log_decode::<ReceiptRecorded>()?.inner.data)).collect()
+        receipts(self.chain.provider(), self.deployment.manager, key).await
     }
 
     /// Waits until each of these calls has a receipt; none may have two.
@@ -129,4 +122,19 @@ impl Ground {
     pub fn address(key: usize) -> Address {
         devchain::key(key).address()
     }
+}
+
+/// The receipts that the contract at `manager` recorded for a call.
+///
+/// # Errors
+/// The chain does not answer.
+pub async fn receipts(provider: &impl Provider, manager: Address, key: CallKey) -> Result<Vec<ReceiptRecorded>> {
+    let filter = Filter::new()
+        .address(manager)
+        .event_signature(ReceiptRecorded::SIGNATURE_HASH)
+        .topic1(U256::from(key.service))
+        .topic2(U256::from(key.call))
+        .from_block(0);
+    let logs = provider.get_logs(&filter).await.context("the receipts")?;
+    logs.iter().map(|log| Ok(log.log_decode::<ReceiptRecorded>()?.inner.data)).collect()
 }

@@ -2,9 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use alloy::primitives::U256;
-use alloy::providers::Provider as _;
-use alloy::rpc::types::Filter;
 use anyhow::{Context, Result, ensure};
 use sandbox_protocol::{CallKey, SandboxId};
 use sandbox_sdk::Account;
@@ -13,7 +10,7 @@ use sandbox_sdk::chain::SubmittedJob;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobRequest};
 use sandbox_tests::engine;
-use sandbox_tests::ground::{Ground, OPERATOR};
+use sandbox_tests::ground::{Ground, OPERATOR, receipts};
 use sandbox_tests::wait::until;
 
 use super::BOUND;
@@ -120,14 +117,7 @@ impl Tenant {
 
     pub(super) async fn receipts(&self, key: CallKey) -> Result<Vec<ReceiptRecorded>> {
         let chain = self.account.chain();
-        let filter = Filter::new()
-            .address(chain.deployment().manager)
-            .event("ReceiptRecorded(uint64,uint64,address,uint8,bytes32,uint256)")
-            .topic1(U256::from(key.service))
-            .topic2(U256::from(key.call))
-            .from_block(0);
-        let logs = chain.provider().get_logs(&filter).await?;
-        logs.iter().map(|log| Ok(log.log_decode::<ReceiptRecorded>()?.inner.data)).collect()
+        receipts(chain.provider(), chain.deployment().manager, key).await
     }
 
     pub(super) fn container(&self, sandbox: SandboxId) -> Result<Option<String>> {
