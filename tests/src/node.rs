@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -22,6 +23,10 @@ const READY_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const READY_PAUSE: Duration = Duration::from_millis(20);
 /// Time for a node to read what it missed of the chain.
 const READ_WITHIN: Duration = Duration::from_secs(60);
+/// Below those that the kernel gives to connections by itself.
+const PORTS: Range<u16> = 12_000..32_000;
+/// How many are tried.
+const PORT_TRIES: u32 = 100;
 /// Time for a node to end when told to.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -285,8 +290,9 @@ fn report(ended: Result<()>) {
     }
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, and which no connection that goes out is given while the node is down.
 fn free_port() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-    listener.local_addr().context("no free port")
+    let port = || rand::random_range(PORTS);
+    let bound = (0..PORT_TRIES).find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, port())).ok());
+    bound.context("no free port")?.local_addr().context("no free port")
 }

@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 20] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),

@@ -33,7 +33,11 @@ const LIBRARIES: [(&str, &[&str]); 6] = [
     ("sled", &["operator/src/records"]),
     ("axum", &["operator/src/admin", "operator/src/api", "sidecar/src/http"]),
     ("russh", &["operator/src/ssh"]),
-    ("blueprint_sdk", &["operator/src/jobs", "operator/src/chain", "operator/src/app"]),
+    (
+        "blueprint_sdk",
+        // The last two measure it, and are not shipped.
+        &["operator/src/jobs", "operator/src/chain", "operator/src/app", "operator/src/bench", "operator/examples"],
+    ),
     ("blueprint_producers_extra", &["operator/src/jobs", "operator/src/chain", "operator/src/app"]),
 ];
 

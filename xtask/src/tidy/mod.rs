@@ -59,7 +59,10 @@ pub(crate) fn check(place: &Place) -> Result<bool> {
         }
     }
     let test_files: BTreeSet<String> = sources.iter().flat_map(Source::test_modules).collect();
-    sources.iter_mut().filter(|source| test_files.contains(source.path())).for_each(Source::mark_as_test);
+    let of_tests = |path: &str| {
+        test_files.contains(path) || test_files.iter().any(|dir| dir.ends_with('/') && path.starts_with(dir.as_str()))
+    };
+    sources.iter_mut().filter(|source| of_tests(source.path())).for_each(Source::mark_as_test);
     let mut figures = Figures::default();
     for source in &sources {
         findings.extend(module::check(source));

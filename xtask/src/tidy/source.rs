@@ -41,14 +41,15 @@ impl Source {
         self.test = true;
     }
 
-    /// Files that this one declares as `#[cfg(test)] mod name;`.
+    /// Files that this one declares as `#[cfg(test)] mod name;`, and the folder of what they declare, which is test code as
+    /// well.
     pub(super) fn test_modules(&self) -> Vec<String> {
         let folder = self.module_folder();
         let declared = self.syntax.items.iter().filter_map(|item| match item {
             syn::Item::Mod(module) if module.content.is_none() && for_tests(&module.attrs) => Some(&module.ident),
             _ => None,
         });
-        declared.flat_map(|name| [format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")]).collect()
+        declared.flat_map(|name| [format!("{folder}/{name}.rs"), format!("{folder}/{name}/")]).collect()
     }
 
     /// Where this file's own modules lie: beside `mod.rs`, `lib.rs` and `main.rs`, below the name of any other.

@@ -7,18 +7,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use sandbox_protocol::SandboxId;
 use sandbox_sdk::Account;
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::requests::{Contents, CreateBuilder, ExecBuilder, JobRequest, snapshot};
 use sandbox_tests::engine::{containers, inspect};
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR};
+use sandbox_tests::wait::pass;
 
 use super::footprint::rss_mib;
 use super::{Samples, percentile, report};
@@ -64,12 +62,11 @@ pub(super) async fn run() -> Result<()> {
     let (mut speed, mut extra) = (Samples::default(), Samples::default());
     for round in 0..=ROUNDS {
         let place = kept.path().join(format!("{:#x}", customer.account.address())).join(format!("{round}.tar.zst"));
-        let watch = Watch::start(operator)?;
-        let begun = Instant::now();
         let to = Some(format!("file://{}", place.display()));
-        customer.done(snapshot(sandbox, to, Contents::Workspace)?).await?;
+        let request = snapshot(sandbox, to, Contents::Workspace)?;
+        let begun = Instant::now();
+        let extra_mib = watched(operator, async { customer.done(request).await.map(drop) }).await?;
         let ours = begun.elapsed();
-        let extra_mib = watch.end()?;
         fs::remove_file(&place).context("the snapshot is not where it should be")?;
         let begun = Instant::now();
         piped(&workspace)?;
@@ -123,38 +120,24 @@ fn piped(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A look at the memory, over and over.
-struct Watch {
-    stop: Arc<AtomicBool>,
-    looking: JoinHandle<Result<f64>>,
-}
-
-impl Watch {
-    fn start(operator: u64) -> Result<Self> {
-        let before = rss_mib(operator)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let looking = std::thread::spawn(move || {
-            let (mut most, mut is_seen) = (0.0_f64, false);
-            while !stopped.load(Ordering::Relaxed) {
-                let exporting = exporting();
-                is_seen |= exporting.is_some();
-                most = most.max(rss_mib(operator)? - before + exporting.unwrap_or(0.0));
-                std::thread::sleep(LOOK);
-            }
-            if !is_seen {
-                bail!("no process was seen that exports");
-            }
-            Ok(most)
-        });
-        Ok(Self { stop, looking })
-    }
-
-    /// The most that was taken, in MiB.
-    fn end(self) -> Result<f64> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.looking.join().map_err(|_| anyhow::anyhow!("the watch panicked"))?
-    }
+/// Does `work`, and looks at the memory over and over meanwhile: the most that was taken beyond what the operator had, in
+/// MiB.
+async fn watched(operator: u64, work: impl Future<Output = Result<()>>) -> Result<f64> {
+    let before = rss_mib(operator)?;
+    let (mut most, mut is_seen) = (0.0_f64, false);
+    let mut work = std::pin::pin!(work);
+    let ended = loop {
+        tokio::select! {
+            ended = &mut work => break ended,
+            () = pass(LOOK) => {}
+        }
+        let exporting = exporting();
+        is_seen |= exporting.is_some();
+        most = most.max(rss_mib(operator)? - before + exporting.unwrap_or(0.0));
+    };
+    ended?;
+    ensure!(is_seen, "no process was seen that exports");
+    Ok(most)
 }
 
 /// Memory of the process that exports, while there is one.
