@@ -212,8 +212,9 @@ impl Node {
         };
         operations.clone().start(&config, height.clone(), &stop);
         let queue = JobQueue::new(config.chain.jobs_concurrent);
-        let fence = fence(&config, &chain, me, head.looks.clone());
-        let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), head, stop);
+        let duty = Duty::new(chain.clone(), me, head.looks.clone());
+        let fence = fence(&config, &chain, duty.clone(), head.looks.clone());
+        let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone(), duty), head, stop);
         door.open(served(operations, &config, &key, height.clone(), snapshots.clone()))?;
 
         let env = environment(&config, &chain);
@@ -317,7 +318,7 @@ fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet)
 fn read(
     parts: Operations,
     config: &Config,
-    (outbox, queue): (Outbox, JobQueue),
+    (outbox, queue, duty): (Outbox, JobQueue, Duty),
     head: Head,
     stop: CancellationToken,
 ) -> JoinHandle<Result<(), RecordsError>> {
@@ -335,7 +336,7 @@ fn read(
         fleet: fleet.clone(),
         outbox: outbox.clone(),
         queue,
-        duty: Duty::new(chain.clone(), me),
+        duty,
         service: config.chain.service,
         services: Mutex::default(),
     });
@@ -347,9 +348,9 @@ fn read(
 }
 
 /// What is looked at before an effect begins.
-fn fence(config: &Config, chain: &Chain, me: Address, looks: watch::Receiver<Look>) -> Fence {
+fn fence(config: &Config, chain: &Chain, duty: Duty, looks: watch::Receiver<Look>) -> Fence {
     let head_age_s_max = config.chain.head_age_s_max.unwrap_or(if is_local(chain) { 0 } else { HEAD_AGE_S_MAX });
-    Fence { duty: Duty::new(chain.clone(), me), looks, head_age_s_max }
+    Fence { duty, looks, head_age_s_max }
 }
 
 /// The stock runner between the queue and the outbox.

@@ -36,6 +36,8 @@ pub(crate) const SWEEP_BACK_CALLS: u64 = 256;
 pub(crate) const SWEEP_CALLS_MAX: u64 = 1_024;
 /// Services that are looked at in one round.
 pub(crate) const SWEEP_SERVICES_MAX: u64 = 256;
+/// Calls whose standing is remembered until the next block.
+pub(crate) const STANDINGS_MAX: usize = 4_096;
 /// Questions to the node at a time in a round.
 pub(crate) const SWEEP_AT_ONCE_MAX: usize = 16;
 /// Pause between two rounds.
@@ -114,6 +116,8 @@ pub(crate) const POOL_SIZE_DEFAULT: usize = 2;
 pub(crate) const POOL_SIZE_MAX: usize = 256;
 /// Containers that are started for the pool at a time.
 pub(crate) const POOL_STARTS_MAX: usize = 2;
+/// Time after a create in which no refill begins.
+pub(crate) const POOL_REST: Duration = Duration::from_millis(150);
 /// How long creates hold refills back.
 pub(crate) const POOL_PATIENCE: Duration = Duration::from_secs(2);
 /// Pause after a container could not be made ready.

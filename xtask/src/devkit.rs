@@ -17,10 +17,14 @@ use crate::{run, setup};
 /// of test dependencies, as `cargo test` does, so that the two share every artefact.
 pub(crate) const BINARIES: [&str; 4] = ["build", "--workspace", "--bins", "--examples"];
 
+/// What is measured is built as it ships.
+const OPTIMISED: [&str; 2] = ["--config", ".cargo/optimised.toml"];
+
 /// Sets up, builds, and becomes `devkit <task> <arguments>`, so that Ctrl-C and the exit code are its own.
 pub(crate) fn delegate(place: &Place, task: &str, arguments: &[OsString]) -> Result<ExitCode> {
     setup::everything(place)?;
-    if !run::stream(&mut place.cargo(&BINARIES), BUILD_MAX, |_| false)?.success {
+    let manner: &[&str] = if task == "bench" { &OPTIMISED } else { &[] };
+    if !run::stream(&mut place.cargo(&[&BINARIES, manner].concat()), BUILD_MAX, |_| false)?.success {
         bail!("the binaries do not build");
     }
     let devkit = place.workspace()?.target_directory.join("debug/devkit");

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U256};
-use alloy::providers::ProviderBuilder;
+use alloy::primitives::{Address, B256, Bytes};
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolValue as _;
 use alloy::transports::mock::Asserter;
@@ -24,9 +23,7 @@ use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Keeper};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
 use sandbox_protocol::{CallKey, Job, SandboxId};
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::Assignment;
-use sandbox_sdk::contracts::ITangleCore::Blueprint;
-use sandbox_sdk::{Account, Chain, Deployment};
+use sandbox_sdk::Account;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -36,6 +33,7 @@ use crate::app::runner;
 use crate::chain::duty::Duty;
 use crate::chain::head::Look;
 use crate::chain::key::SealKeys;
+use crate::chain::mocked;
 use crate::chain::outbox::{Outbox, OutboxTask};
 use crate::chain::sender::Sender;
 use crate::config::KeystoreConfig;
@@ -111,7 +109,7 @@ impl Road {
         let key = PrivateKeySigner::random();
         let me = key.address();
         let answers = Asserter::new();
-        let chain = chain(&answers).await;
+        let chain = mocked::chain(&answers).await;
         let (heights, head) = watch::channel(BLOCK);
         let (looks, looked) = watch::channel(Look::now(BLOCK));
         let account = Account::new(chain.clone(), key.clone());
@@ -133,7 +131,7 @@ impl Road {
             menu: Menu::of("sidecar"),
             api_url: "https://operator.example".into(),
             head,
-            fence: Fence { duty: Duty::new(chain, me), looks: looked, head_age_s_max: 0 },
+            fence: Fence { duty: Duty::new(chain, me, looked.clone()), looks: looked, head_age_s_max: 0 },
             queue: queue.clone(),
             metrics: Metrics::new().unwrap(),
             intake: Intake::new(false),
@@ -148,19 +146,7 @@ impl Road {
     /// What the chain's node will say of each call.
     fn is_asked_for(&self, calls: &[CallRecord]) {
         for call in calls {
-            let assignment = Assignment {
-                operator: self.me,
-                caller: call.caller,
-                deadlineBlock: BLOCK + 300,
-                job: Job::Exec.id(),
-                answered: false,
-                outcome: 0,
-                responseHash: B256::ZERO,
-                detail: U256::ZERO,
-                epoch: 0,
-                parts: 0,
-                answers: 0,
-            };
+            let assignment = mocked::assignment(Job::Exec, self.me, call.caller, BLOCK + 300);
             self.answers.push_success(&Bytes::from(assignment.abi_encode()));
         }
         self._looks.send_replace(Look::now(BLOCK));
@@ -181,31 +167,6 @@ impl Road {
         };
         assert!(calls.iter().all(is_answered), "a call was not carried out");
     }
-}
-
-/// A chain whose node has said what a client asks first.
-async fn chain(answers: &Asserter) -> Chain {
-    let deployment = Deployment {
-        chain_id: 31_337,
-        rpc_url: "http://node.example".parse().unwrap(),
-        core: Address::repeat_byte(0xc0),
-        manager: Address::repeat_byte(0xb0),
-        blueprint_id: 1,
-    };
-    let blueprint = Blueprint {
-        owner: Address::ZERO,
-        manager: deployment.manager,
-        createdAt: 1,
-        membership: 0,
-        pricing: 2,
-        active: true,
-    };
-    answers.push_success(&"0x7a69");
-    answers.push_success(&"0x01");
-    answers.push_success(&"0x01");
-    answers.push_success(&Bytes::from(blueprint.abi_encode()));
-    let provider = ProviderBuilder::default().connect_mocked_client(answers.clone());
-    Chain::with_provider(deployment, provider).await.unwrap()
 }
 
 /// Sandboxes of four customers, which run.

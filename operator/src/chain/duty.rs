@@ -1,5 +1,8 @@
 //! Whose a call is, by the contract's word. Silence is no word.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use alloy::eips::BlockId;
 use alloy::primitives::{Address, B256};
 use alloy::providers::Provider as _;
@@ -11,6 +14,10 @@ use sandbox_sdk::chain::ReadError;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::Assignment;
 use sandbox_sdk::contracts::ITangleCore::ITangleCoreErrors;
 use sandbox_sdk::reverts::Refusal;
+use tokio::sync::watch;
+
+use super::head::Look;
+use crate::limits::STANDINGS_MAX;
 
 /// Why the chain does not say what a call is.
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +45,20 @@ pub(crate) enum LookupError {
     Call(#[source] TransportError),
 }
 
-/// Asks the contract on behalf of one operator.
+/// Asks the contract on behalf of one operator. Clones share what they learned.
 #[derive(Debug, Clone)]
 pub(crate) struct Duty {
     chain: Chain,
     me: Address,
+    looks: watch::Receiver<Look>,
+    learned: Arc<Mutex<Learned>>,
+}
+
+/// How calls stood while the block of this hash was the newest.
+#[derive(Debug, Default)]
+struct Learned {
+    newest: B256,
+    standings: HashMap<CallKey, Standing>,
 }
 
 /// How a call stands for this operator.
@@ -60,15 +76,42 @@ pub(crate) enum Standing {
 }
 
 impl Duty {
-    /// The duty of `me`.
-    pub(crate) const fn new(chain: Chain, me: Address) -> Self {
-        Self { chain, me }
+    /// The duty of `me`, by the looks at the newest block.
+    pub(crate) fn new(chain: Chain, me: Address, looks: watch::Receiver<Look>) -> Self {
+        Self { chain, me, looks, learned: Arc::default() }
     }
 
     /// How a call stands. A node that knows of none is behind.
     pub(crate) async fn standing(&self, key: CallKey) -> Result<Standing, LookupError> {
+        let newest = self.newest();
         let assignment = self.chain.assignment(key).await?.ok_or(LookupError::NotYet)?;
-        self.standing_by(key, &assignment).await
+        let standing = self.standing_by(key, &assignment).await?;
+        // What was read between two blocks may be of either.
+        if newest == self.newest() {
+            self.with_learned(newest, |standings| standings.insert(key, standing));
+        }
+        Ok(standing)
+    }
+
+    /// How a call stands, without a question where that was learned since the newest block came.
+    pub(crate) async fn standing_now(&self, key: CallKey) -> Result<Standing, LookupError> {
+        match self.with_learned(self.newest(), |standings| standings.get(&key).copied()) {
+            Some(standing) => Ok(standing),
+            None => self.standing(key).await,
+        }
+    }
+
+    fn newest(&self) -> B256 {
+        self.looks.borrow().block.hash
+    }
+
+    /// What was learned while this block was the newest: nothing yet, where that was another one, or it is too much.
+    fn with_learned<T>(&self, newest: B256, act: impl FnOnce(&mut HashMap<CallKey, Standing>) -> T) -> T {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        if learned.newest != newest || learned.standings.len() >= STANDINGS_MAX {
+            *learned = Learned { newest, standings: HashMap::new() };
+        }
+        act(&mut learned.standings)
     }
 
     /// How a call with this assignment stands. Of a batch it may be one of many's.
@@ -113,5 +156,36 @@ impl Duty {
                 Some(_) | None => Err(LookupError::Node(Box::new(error))),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::Bytes;
+    use alloy::sol_types::SolValue as _;
+    use alloy::transports::mock::Asserter;
+    use sandbox_protocol::Job;
+
+    use super::*;
+    use crate::chain::mocked;
+
+    #[tokio::test]
+    async fn how_a_call_stands_is_asked_once_for_each_newest_block() {
+        let (key, me, answers) = (CallKey { service: 1, call: 2 }, Address::repeat_byte(7), Asserter::new());
+        let chain = mocked::chain(&answers).await;
+        let (looks, looked) = watch::channel(Look::now(10));
+        let duty = Duty::new(chain, me, looked);
+        let mine = mocked::assignment(Job::Exec, me, Address::repeat_byte(8), 90);
+        let others = Assignment { operator: Address::repeat_byte(9), ..mine.clone() };
+
+        answers.push_success(&Bytes::from(mine.abi_encode()));
+        let is_mine = Standing::Mine { deadline_block: 90 };
+        assert_eq!(duty.standing(key).await.unwrap(), is_mine);
+        assert_eq!(duty.clone().standing_now(key).await.unwrap(), is_mine, "without an answer of the node's");
+        assert!(duty.standing(key).await.is_err(), "who asks for what is so now gets no older word");
+
+        looks.send_modify(|look| look.block.hash = B256::repeat_byte(1));
+        answers.push_success(&Bytes::from(others.abi_encode()));
+        assert_eq!(duty.standing_now(key).await.unwrap(), Standing::Elsewhere);
     }
 }

@@ -15,6 +15,8 @@ pub(crate) mod head;
 pub(crate) mod heartbeat;
 pub(crate) mod key;
 mod logs;
+#[cfg(test)]
+pub(crate) mod mocked;
 pub(crate) mod outbox;
 pub(crate) mod policy;
 pub(crate) mod reconciler;

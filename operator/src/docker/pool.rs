@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::Census;
 use super::host::{Host, Wanted};
 use crate::error_chain;
-use crate::limits::{POOL_LOOK_PAUSE, POOL_PATIENCE, POOL_RETRY_PAUSE, POOL_STARTS_MAX};
+use crate::limits::{POOL_LOOK_PAUSE, POOL_PATIENCE, POOL_REST, POOL_RETRY_PAUSE, POOL_STARTS_MAX};
 
 /// How its containers begin.
 pub(super) const PREFIX: &str = "pool-";
@@ -42,6 +42,8 @@ struct State {
     ready: VecDeque<String>,
     /// Every vessel of this life of which something may exist, also those that were claimed.
     known: HashSet<String>,
+    /// When a create was last served.
+    served_at: Option<Instant>,
 }
 
 /// What the pool did so far.
@@ -62,6 +64,7 @@ pub(super) struct Serving<'a>(&'a Pool);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
+        self.0.state().served_at = Some(Instant::now());
         if self.0.serving.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.wake.notify_one();
         }
@@ -132,6 +135,12 @@ impl Pool {
         PoolCounts { ready, claimed: read(&self.claimed), cold: read(&self.cold), failed: read(&self.failed) }
     }
 
+    /// Whether a create is being served, or was a moment ago: its answer has yet to be written and sent.
+    fn is_busy(&self, now: Instant) -> bool {
+        let was_just_now = self.state().served_at.is_some_and(|at| now < at + POOL_REST);
+        was_just_now || self.serving.load(Ordering::Relaxed) > 0
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,7 +168,7 @@ impl Refill {
             }
             let missing = self.missing(making.len()).await;
             let now = Instant::now();
-            busy_since = (self.pool.serving.load(Ordering::Relaxed) > 0).then(|| busy_since.unwrap_or(now));
+            busy_since = self.pool.is_busy(now).then(|| busy_since.unwrap_or(now));
             let quiet = busy_since.is_none_or(|since| now >= since + POOL_PATIENCE);
             if missing > 0 && making.len() < POOL_STARTS_MAX && quiet && now >= not_before {
                 making.spawn(make(self.pool.clone(), self.sidecars.clone()));
@@ -172,7 +181,7 @@ impl Refill {
                     not_before = if failed { Instant::now() + POOL_RETRY_PAUSE } else { Instant::now() };
                 }
                 () = self.pool.wake.notified() => {}
-                () = sleep(POOL_PATIENCE) => {}
+                () = sleep(if missing > 0 { POOL_REST } else { POOL_PATIENCE }) => {}
             }
         }
         while making.join_next().await.is_some() {}

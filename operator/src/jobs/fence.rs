@@ -72,7 +72,7 @@ impl Fence {
     }
 
     async fn judge(&self, call: &CallRecord) -> Result<Verdict, LookupError> {
-        let deadline = match self.duty.standing(call.key).await? {
+        let deadline = match self.duty.standing_now(call.key).await? {
             Standing::Mine { deadline_block } => deadline_block,
             Standing::Answered => return Ok(Verdict::Answered),
             Standing::Elsewhere => return Ok(Verdict::Elsewhere),

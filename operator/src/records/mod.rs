@@ -122,7 +122,7 @@ impl Records {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
         let lock = lock(dir)?;
         let path = dir.join(STORE_DIR);
-        let db = sled::Config::new().path(&path).flush_every_ms(None).open().map_err(RecordsError::Open)?;
+        let db = store(&path)?;
         let tree = (*db).clone();
         let disk = Arc::new(Disk::open(tree.clone(), &path).map_err(RecordsError::Sync)?);
         let (changes, failed) = (Changes::default(), CancellationToken::new());
@@ -365,11 +365,12 @@ impl Sandboxes for Records {
     }
 }
 
+/// Takes the directory. A process that was killed may leave its locks, for an instant, to a program that it was just
+/// starting, so they are waited for.
 fn lock(dir: &Path) -> Result<File, RecordsError> {
     let path = dir.join("lock");
     let file = File::create(&path).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
     let asked = Instant::now();
-    // A process that was killed may leave its lock, for an instant, to a program that it was just starting.
     while FileExt::try_lock(&file).is_err() {
         if asked.elapsed() > DIRECTORY_LOCK_TIMEOUT {
             return Err(RecordsError::InUse { dir: dir.into() });
@@ -377,6 +378,21 @@ fn lock(dir: &Path) -> Result<File, RecordsError> {
         std::thread::sleep(DIRECTORY_LOCK_PAUSE);
     }
     Ok(file)
+}
+
+/// Opens the store, which has a lock of its own.
+fn store(path: &Path) -> Result<sled::Db, RecordsError> {
+    // sled tells of it in words alone.
+    let is_locked = |error: &std::io::Error| error.to_string().contains("could not acquire lock");
+    let asked = Instant::now();
+    loop {
+        match sled::Config::new().path(path).flush_every_ms(None).open() {
+            Err(sled::Error::Io(error)) if is_locked(&error) && asked.elapsed() <= DIRECTORY_LOCK_TIMEOUT => {
+                std::thread::sleep(DIRECTORY_LOCK_PAUSE);
+            }
+            opened => return opened.map_err(RecordsError::Open),
+        }
+    }
 }
 
 /// Big-endian numbers, so that keys sort as they count.

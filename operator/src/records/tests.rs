@@ -211,7 +211,8 @@ async fn fill_a_disk(response_bytes: usize) {
         let call = CallRecord { progress, ..call(number) };
         match timeout(PATIENCE, records.put_call(&call)).await.expect("the store hangs") {
             Ok(_) => confirmed.push(call),
-            Err(error) => assert!(matches!(error, RecordsError::Commit(_)), "{error:?}"),
+            // The store's own threads may find the disk full before a write does; then it reads nothing either.
+            Err(error) => assert!(matches!(error, RecordsError::Commit(_) | RecordsError::Read(_)), "{error:?}"),
         }
     }
     assert!(!confirmed.is_empty());

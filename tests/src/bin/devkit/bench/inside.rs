@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Samples, percentile, report};
 
-const OPTIMISED: &str = "profile.dev.package.sandbox-operator.opt-level=2";
+const OPTIMISED: &str = ".cargo/optimised.toml";
 
 /// A line that such a test prints.
 #[derive(Deserialize)]
@@ -37,8 +37,7 @@ fn run(bench: &str, test: &str, unit: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is shipped is optimised, so the operator's own crate is built so here; its dependencies are those of every other
-/// build, for whose features the whole workspace is named.
+/// Built as `cargo xtask bench` builds everything; for the features of that the whole workspace is named.
 fn measured(test: &str) -> Result<Vec<Line>> {
     let output = Command::new("cargo")
         .args(["--config", OPTIMISED, "test", "--quiet", "--workspace", "--bin", "operator", "--"])
