@@ -212,9 +212,8 @@ impl Node {
         };
         operations.clone().start(&config, height.clone(), &stop);
         let queue = JobQueue::new(config.chain.jobs_concurrent);
-        let duty = Duty::new(chain.clone(), me, head.looks.clone());
-        let fence = fence(&config, &chain, duty.clone(), head.looks.clone());
-        let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone(), duty), head, stop);
+        let fence = fence(&config, &chain, me, head.looks.clone());
+        let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
         door.open(served(operations, &config, &key, height.clone(), snapshots.clone()))?;
 
         let env = environment(&config, &chain);
@@ -318,8 +317,8 @@ fn quotes(config: &Config, chain: &Chain, key: &PrivateKeySigner, fleet: &Fleet)
 fn read(
     parts: Operations,
     config: &Config,
-    (outbox, queue, duty): (Outbox, JobQueue, Duty),
-    head: Head,
+    (outbox, queue): (Outbox, JobQueue),
+    (head, fence): (Head, &Fence),
     stop: CancellationToken,
 ) -> JoinHandle<Result<(), RecordsError>> {
     let Operations { chain, records, fleet, sender, intake, me, .. } = parts;
@@ -336,7 +335,7 @@ fn read(
         fleet: fleet.clone(),
         outbox: outbox.clone(),
         queue,
-        duty,
+        duty: fence.duty.clone(),
         service: config.chain.service,
         services: Mutex::default(),
     });
@@ -348,9 +347,9 @@ fn read(
 }
 
 /// What is looked at before an effect begins.
-fn fence(config: &Config, chain: &Chain, duty: Duty, looks: watch::Receiver<Look>) -> Fence {
+fn fence(config: &Config, chain: &Chain, me: Address, looks: watch::Receiver<Look>) -> Fence {
     let head_age_s_max = config.chain.head_age_s_max.unwrap_or(if is_local(chain) { 0 } else { HEAD_AGE_S_MAX });
-    Fence { duty, looks, head_age_s_max }
+    Fence { duty: Duty::new(chain.clone(), me, looks.clone()), looks, head_age_s_max }
 }
 
 /// The stock runner between the queue and the outbox.
