@@ -128,6 +128,6 @@ mod tests {
     fn a_file_declared_for_tests_is_found_where_it_lies() {
         let text = "#[cfg(test)]\nmod fakes;\nmod real;\n";
         assert_eq!(source("a/src/b/mod.rs", text).test_modules()[0], "a/src/b/fakes.rs");
-        assert_eq!(source("a/src/b.rs", text).test_modules(), ["a/src/b/fakes.rs", "a/src/b/fakes/mod.rs"]);
+        assert_eq!(source("a/src/b.rs", text).test_modules(), ["a/src/b/fakes.rs", "a/src/b/fakes/"]);
     }
 }
