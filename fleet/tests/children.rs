@@ -1,50 +1,32 @@
 //! Promises about sandboxes that the operator makes for itself, kept by keeper and drivers over fake ports on a paused clock.
 
+mod node;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sandbox_fleet::admission::Capacity;
+use sandbox_fleet::Unfinished;
 use sandbox_fleet::children::ChildOrder;
 use sandbox_fleet::fakes::{FakeWorld, OWNER, child, sandbox};
-use sandbox_fleet::request::Resources;
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox};
-use sandbox_fleet::{Fleet, Keeper, Unfinished};
 use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-struct Node {
-    world: Arc<FakeWorld>,
-    fleet: Fleet,
-    stop: CancellationToken,
-}
+use node::{Node, code};
 
 fn node(sandboxes: u32) -> Node {
     restarted(Arc::new(FakeWorld::default()), sandboxes, Vec::new())
 }
 
 fn restarted(world: Arc<FakeWorld>, sandboxes: u32, known: Vec<Sandbox>) -> Node {
-    let resources = Resources { cpu_cores: 100, memory_mb: 100_000, disk_gb: 100_000 };
-    let capacity = Capacity { sandboxes, sandboxes_each_max: 1, resources, cpu_cores_each_max: 8 };
-    let (keeper, fleet) = Keeper::new(capacity, world.ports());
-    let stop = CancellationToken::new();
-    tokio::spawn(keeper.run(known, stop.clone()));
-    Node { world, fleet, stop }
+    Node::start(world, (sandboxes, 1), known)
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-impl Node {
-    /// Asks for a child and is answered later.
-    fn ask(&self, order: ChildOrder) -> JoinHandle<Result<Sandbox, Unfinished>> {
-        let fleet = self.fleet.clone();
-        tokio::spawn(async move { fleet.create_child(order).await })
-    }
+/// Asks for a child and is answered later.
+fn ask(node: &Node, order: ChildOrder) -> JoinHandle<Result<Sandbox, Unfinished>> {
+    let fleet = node.fleet.clone();
+    tokio::spawn(async move { fleet.create_child(order).await })
 }
 
 /// Turns in which everything that can happen without time passing has happened.
@@ -53,13 +35,6 @@ const TURNS: usize = 200;
 async fn settled() {
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
-    }
-}
-
-fn code(unfinished: Unfinished) -> FailureCode {
-    match unfinished {
-        Unfinished::Failed(failure) => failure.code,
-        Unfinished::Stopping => panic!("the node is not stopping"),
     }
 }
 
@@ -74,7 +49,7 @@ fn id(call: u64, slot: u8) -> SandboxId {
 #[tokio::test(start_paused = true)]
 async fn a_child_is_found_again_by_its_name_and_listed_under_its_parent() {
     let node = node(4);
-    let (first, second) = tokio::join!(node.ask(child(3, "a")), node.ask(child(3, "a")));
+    let (first, second) = tokio::join!(ask(&node, child(3, "a")), ask(&node, child(3, "a")));
     let made = first.unwrap().unwrap();
     assert_eq!((made.id, made.id.to_string().as_str()), (id(3, 0), "sbx-7-3-0"));
     assert!(matches!(made.phase, Phase::Running(_)));
@@ -105,7 +80,7 @@ async fn a_child_waits_for_room_in_its_turn_where_a_customers_sandbox_is_refused
     let node = node(2);
     node.fleet.create(sandbox(0)).await.unwrap();
     node.fleet.create_child(child(3, "a")).await.unwrap();
-    let (second, third) = (node.ask(child(3, "b")), node.ask(child(4, "c")));
+    let (second, third) = (ask(&node, child(3, "b")), ask(&node, child(4, "c")));
     settled().await;
     assert!(!second.is_finished() && !third.is_finished());
     let stranger = Sandbox { owner: alloy_primitives::Address::repeat_byte(9), ..sandbox(1) };
@@ -148,7 +123,7 @@ async fn children_end_with_their_parent_their_service_and_their_time() {
     let other = node.fleet.create_child(child(4, "a")).await.unwrap();
     let timed = ChildOrder { expires_at_block: Some(100), ..child(5, "a") };
     let timed = node.fleet.create_child(timed).await.unwrap();
-    let waiting = node.ask(child(3, "b"));
+    let waiting = ask(&node, child(3, "b"));
     settled().await;
     node.fleet.parent_ended(parent(3)).await;
     assert_eq!(code(waiting.await.unwrap().unwrap_err()), FailureCode::SandboxLost);
@@ -166,7 +141,7 @@ async fn children_end_with_their_parent_their_service_and_their_time() {
 async fn who_stops_waiting_holds_nobody_up() {
     let node = node(1);
     node.fleet.create_child(child(3, "a")).await.unwrap();
-    let (first, second) = (node.ask(child(3, "b")), node.ask(child(3, "c")));
+    let (first, second) = (ask(&node, child(3, "b")), ask(&node, child(3, "c")));
     settled().await;
     first.abort();
     settled().await;
@@ -184,7 +159,7 @@ async fn a_child_is_adopted_after_a_restart_and_found_by_its_name() {
     let node = restarted(world.clone(), 1, vec![made.clone()]);
     assert_eq!(node.fleet.create_child(child(3, "a")).await.unwrap().id, made.id);
     assert_eq!(world.provisions(), 1, "it was not made anew");
-    let waiting = node.ask(child(3, "b"));
+    let waiting = ask(&node, child(3, "b"));
     settled().await;
     assert!(!waiting.is_finished(), "it holds its place");
     node.fleet.delete(made.id, OWNER).await.unwrap();
@@ -220,7 +195,7 @@ async fn check(deeds: Vec<Deed>, places: u32) {
     let mut asked = Vec::new();
     for deed in deeds {
         match deed {
-            Deed::Ask { call, name } => asked.push(node.ask(child(call, &format!("n{name}")))),
+            Deed::Ask { call, name } => asked.push(ask(&node, child(call, &format!("n{name}")))),
             Deed::End { call, slot } => node.fleet.end(id(call, slot), EndReason::Deleted).await,
             Deed::EndParent { call } => node.fleet.parent_ended(parent(call)).await,
             Deed::Create { call } => {

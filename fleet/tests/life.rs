@@ -1,51 +1,30 @@
 //! Promises about the life of a sandbox, kept by keeper and drivers over fake ports on a paused clock.
 
+mod node;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::Address;
-use sandbox_fleet::Unfinished;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::fakes::{FakeWorld, OWNER, instance, sandbox, snapshot};
 use sandbox_fleet::request::{Resources, SandboxSpec};
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox, StopReason};
-use sandbox_fleet::{Fleet, Keeper};
+use sandbox_fleet::{Keeper, Unfinished};
 use sandbox_protocol::FailureCode;
 use tokio_util::sync::CancellationToken;
 
-const STRANGER: Address = Address::repeat_byte(2);
+use node::{Node, code};
 
-struct Node {
-    world: Arc<FakeWorld>,
-    fleet: Fleet,
-    stop: CancellationToken,
-}
+const STRANGER: Address = Address::repeat_byte(2);
 
 fn node(sandboxes: u32) -> Node {
     restarted(Arc::new(FakeWorld::default()), sandboxes, Vec::new())
 }
 
 fn restarted(world: Arc<FakeWorld>, sandboxes: u32, known: Vec<Sandbox>) -> Node {
-    let resources = Resources { cpu_cores: 100, memory_mb: 100_000, disk_gb: 100_000 };
-    let capacity = Capacity { sandboxes, sandboxes_each_max: sandboxes, resources, cpu_cores_each_max: 8 };
-    let (keeper, fleet) = Keeper::new(capacity, world.ports());
-    let stop = CancellationToken::new();
-    tokio::spawn(keeper.run(known, stop.clone()));
-    Node { world, fleet, stop }
-}
-
-fn code(unfinished: Unfinished) -> FailureCode {
-    match unfinished {
-        Unfinished::Failed(failure) => failure.code,
-        Unfinished::Stopping => panic!("the node is not stopping"),
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
+    Node::start(world, (sandboxes, sandboxes), known)
 }
 
 #[tokio::test(start_paused = true)]
