@@ -75,7 +75,7 @@ impl<S, G> Doorway<S, G> {
     /// Serves what comes through `listener`, in the background.
     pub fn serve<L, B>(&self, mut listener: L)
     where
-        L: Listener<Io: Unpin + Send, Addr: Send + Sync + 'static> + Send + 'static,
+        L: Listener<Io: Unpin + Send + 'static, Addr: Send + Sync + 'static> + Send + 'static,
         G: Gate<L::Addr>,
         S: Service<Request<Incoming>, Response = hyper::Response<B>, Error = Infallible, Future: Send>,
         S: Clone + Send + 'static,
@@ -150,7 +150,7 @@ fn is_the_peers(error: &io::Error) -> bool {
 /// Serves one connection. Told to stop, or too old, it answers the request that it has and ends.
 async fn converse<I, S, B>(stream: I, service: S, bounds: Bounds, stop: CancellationToken)
 where
-    I: AsyncRead + AsyncWrite + Unpin,
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = hyper::Response<B>, Error = Infallible>,
     B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
 {
@@ -161,6 +161,7 @@ where
             .max_buf_size(bounds.header_bytes_max)
             .max_headers(bounds.headers_max)
             .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
     );
     let until_last_request = timeout(bounds.age_max, stop.cancelled());
     let served = tokio::select! {

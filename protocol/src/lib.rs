@@ -7,6 +7,7 @@ pub mod abi;
 pub mod egress;
 pub mod exec;
 pub mod failure;
+pub mod fsp;
 pub mod holdings;
 pub mod http;
 pub mod jobs;

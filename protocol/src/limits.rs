@@ -44,6 +44,44 @@ pub const ENV_VARS_MAX: usize = 256;
 /// Length of an environment variable's name and value together.
 pub const ENV_VAR_BYTES_MAX: usize = 32 * 1024;
 
+/// Memory of an execution for whose client the protocol's default is enough.
+pub const FSP_MEMORY_MB_DEFAULT: u64 = 256;
+/// Most memory that an execution may be given of its own.
+pub const FSP_MEMORY_MB_MAX: u64 = 1_024;
+/// Weight of an execution that names none.
+pub const FSP_CPU_SHARES_DEFAULT: u64 = 512;
+/// Least weight: the kernel's bound.
+pub const FSP_CPU_SHARES_MIN: u64 = 2;
+/// Most weight: the kernel's bound.
+pub const FSP_CPU_SHARES_MAX: u64 = 262_144;
+/// Bytes that an execution may write, stdout and stderr together, where it names no number.
+pub const FSP_OUTPUT_BYTES_DEFAULT: u64 = 1024 * 1024;
+/// Most bytes that an execution may be allowed to write: they flow, so only its client's patience is at stake.
+pub const FSP_OUTPUT_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
+/// Length of an execution's code.
+pub const FSP_CODE_BYTES_MAX: usize = 1024 * 1024;
+/// Length of the stdin that comes with an `execute`.
+pub const FSP_STDIN_BYTES_MAX: usize = 1024 * 1024;
+/// Length of a client's message. A longer one is refused and the connection goes on.
+pub const FSP_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Length at which a client's message is not read any further: the connection ends.
+pub const FSP_CUT_BYTES_MAX: usize = 2 * FSP_MESSAGE_BYTES_MAX;
+/// Bytes of output in one message.
+pub const FSP_CHUNK_BYTES_MAX: usize = 64 * 1024;
+/// Output that a client with `credit` may be sent before it grants any, where it names no number.
+pub const FSP_CREDIT_BYTES_DEFAULT: u64 = 256 * 1024;
+/// Streamed stdin that a sandbox holds for a program that does not read: what a client may send before it is granted more.
+pub const FSP_STDIN_WINDOW_BYTES: u64 = 256 * 1024;
+/// Executions that run in one sandbox at a time; with a supervisor, a shell and a child each they leave a quarter of
+/// [`PIDS_MAX`].
+pub const FSP_RUNNING_MAX: usize = 256;
+/// Executions that wait for a place; the next is refused.
+pub const FSP_QUEUED_MAX: usize = 256;
+/// Connections of a client to one sandbox that are kept.
+pub const FSP_POOL_SIZE_DEFAULT: usize = 5;
+/// Connections beyond those that bursts may open.
+pub const FSP_POOL_OVERFLOW_DEFAULT: usize = 10;
+
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_S_MAX: u64 = 1_800;
 
@@ -78,6 +116,8 @@ const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <=
 const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
 const _: () = assert!(TOKEN_LIFE_S_DEFAULT <= TOKEN_LIFE_S_MAX && PAGE_ENTRIES_DEFAULT <= PAGE_ENTRIES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
+const _: () = assert!(FSP_CODE_BYTES_MAX + FSP_STDIN_BYTES_MAX < FSP_MESSAGE_BYTES_MAX);
+const _: () = assert!(EXEC_ID_BYTES_MAX <= u8::MAX as usize && FSP_RUNNING_MAX * 3 <= PIDS_MAX as usize);
 
 #[cfg(test)]
 mod tests {

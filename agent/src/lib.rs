@@ -1,0 +1,1 @@
+//! Language-model work: tools and their errors.
