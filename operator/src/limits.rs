@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox_protocol::limits::{
-    EXEC_OUTPUT_BYTES_MAX, EXEC_RUNNING_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT,
+    EXEC_OUTPUT_BYTES_MAX, FSP_POOL_OVERFLOW_DEFAULT, FSP_POOL_SIZE_DEFAULT, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT,
     WAIT_S_MAX, WALLET_SIGNATURE_BYTES_MAX,
 };
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
@@ -16,8 +16,8 @@ pub(crate) const CALLS_WAITING_MAX: usize = 65_536;
 pub(crate) const JOBS_CONCURRENT_DEFAULT: usize = 64;
 /// Jobs worked on at a time at most: the blueprint runner takes no more.
 pub(crate) const JOBS_CONCURRENT_MAX: usize = 1_024;
-/// Jobs of one sandbox worked on at a time: half of what runs in it, so that its owner gets in by the API as well.
-pub(crate) const JOBS_PER_SANDBOX_MAX: usize = EXEC_RUNNING_MAX / 2;
+/// Jobs of one sandbox worked on at a time: as many as there are connections for them.
+pub(crate) const JOBS_PER_SANDBOX_MAX: usize = FSP_POOL_SIZE_DEFAULT + FSP_POOL_OVERFLOW_DEFAULT;
 /// Pause between two looks for calls that wait on disk.
 pub(crate) const REFILL_PAUSE: Duration = Duration::from_secs(2);
 /// Open calls that are looked after at a time.

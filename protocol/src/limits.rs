@@ -23,13 +23,13 @@ pub const OPEN_FILES_MAX: i64 = 16_384;
 pub const EXEC_TIMEOUT_MS_DEFAULT: u64 = 30_000;
 /// Most time that a command may ask for.
 pub const EXEC_TIMEOUT_MS_MAX: u64 = 300_000;
+/// Most time of a command that nobody waits for.
+pub const EXEC_DETACHED_TIMEOUT_MS_MAX: u64 = 24 * 3_600_000;
 /// Bytes kept of each of stdout and stderr; what goes beyond is dropped and marked.
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// Commands that run in one sandbox at a time; the next is refused.
-pub const EXEC_RUNNING_MAX: usize = 64;
 /// Finished executions that a sidecar still answers for, by id.
 pub const EXEC_FINISHED_MAX: usize = 256;
-/// Output bytes that a sidecar keeps of finished executions, all together.
+/// Bytes that a sidecar keeps of the output of finished executions, all together.
 pub const EXEC_FINISHED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Length of a command, also with its stdin: what fits an exec request.
 pub const EXEC_BODY_BYTES_MAX: usize = 1024 * 1024;

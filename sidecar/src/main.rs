@@ -14,7 +14,8 @@ use sandbox_process::source::Environment;
 use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router};
+use sandbox_sidecar::fsp::Sessions;
+use sandbox_sidecar::http::{Served, Token, doorway, open_port, open_socket, router};
 use sandbox_sidecar::limits::STOP_MAX;
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
 use sandbox_sidecar::{egress, first, healthcheck};
@@ -85,7 +86,9 @@ async fn serve(config: Config) -> Result<()> {
         tracing::error!(error = &error as &dyn std::error::Error, "a broken restore was not cleared up");
     }
     let way_out = way_out(config.egress, &stop).await?;
-    let router = router(engine.clone(), snapshots.clone(), token(config.token)?);
+    let sessions = Sessions::new(engine.clone(), stop.clone());
+    let served = Served { engine: engine.clone(), sessions: sessions.clone(), snapshots: snapshots.clone() };
+    let router = router(served, token(config.token)?);
     let doorway = doorway(router, stop.clone());
     let socket = match &config.doors.socket {
         Some(path) => {
@@ -102,7 +105,7 @@ async fn serve(config: Config) -> Result<()> {
     stop.cancelled().await;
     drop(socket);
     let stopped = timeout(STOP_MAX, async {
-        tokio::join!(engine.stop(), snapshots.stopped(), doorway.closed());
+        tokio::join!(engine.stop(), sessions.closed(), snapshots.stopped(), doorway.closed());
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")

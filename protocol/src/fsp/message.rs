@@ -174,7 +174,8 @@ pub enum ServerBody {
         from_seq: u64,
         /// The last of them.
         to_seq: u64,
-        /// Bytes of output that they held.
+        /// Bytes of output before the next message, from the execution's beginning: less what the client has, they
+        /// are what it lost.
         bytes: u64,
     },
     /// `stdin`: so many more bytes may be sent.

@@ -25,6 +25,11 @@ impl ApiError {
         Self { status: status(code), body: SnapshotErrorBody { error, fault: None } }
     }
 
+    /// What is sent where there is no status code any more.
+    pub(super) fn into_body(self) -> ErrorBody {
+        self.body.error
+    }
+
     fn of_snapshot(code: SnapshotRefusal, message: impl Into<String>) -> Self {
         let error = ErrorBody { code: code.to_string(), message: message.into(), retryable: code.retryable() };
         Self { status: snapshot_status(code), body: SnapshotErrorBody { error, fault: None } }
@@ -34,10 +39,17 @@ impl ApiError {
 impl From<ExecError> for ApiError {
     fn from(error: ExecError) -> Self {
         let code = match &error {
-            ExecError::Invalid(_) | ExecError::Directory(_) | ExecError::TooLong => SidecarRefusal::BadRequest,
+            ExecError::Invalid(_) | ExecError::Directory(_) | ExecError::TooLong | ExecError::NoLanguage(_) => {
+                SidecarRefusal::BadRequest
+            }
             ExecError::Unknown => SidecarRefusal::UnknownExecution,
             ExecError::Conflict => SidecarRefusal::Conflict,
-            ExecError::Full | ExecError::NoRoom | ExecError::Ending => SidecarRefusal::Busy,
+            ExecError::OutputLimit { .. } => SidecarRefusal::OutputLimit,
+            ExecError::Full
+            | ExecError::WaitedTooLong
+            | ExecError::NoRoom
+            | ExecError::NoMemory
+            | ExecError::Ending => SidecarRefusal::Busy,
             ExecError::Interrupted => SidecarRefusal::Interrupted,
             ExecError::Start(_) | ExecError::SlowStart | ExecError::Lost => SidecarRefusal::Internal,
         };
@@ -92,6 +104,7 @@ fn status(code: SidecarRefusal) -> StatusCode {
         SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution => StatusCode::NOT_FOUND,
         SidecarRefusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         SidecarRefusal::Conflict => StatusCode::CONFLICT,
+        SidecarRefusal::OutputLimit => StatusCode::UNPROCESSABLE_ENTITY,
         SidecarRefusal::Busy => StatusCode::TOO_MANY_REQUESTS,
         SidecarRefusal::Interrupted => StatusCode::SERVICE_UNAVAILABLE,
         SidecarRefusal::Internal => StatusCode::INTERNAL_SERVER_ERROR,

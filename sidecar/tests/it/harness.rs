@@ -13,7 +13,8 @@ use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::http::{Doorway, SocketFile, Token, doorway, open_socket, router};
+use sandbox_sidecar::fsp::Sessions;
+use sandbox_sidecar::http::{Doorway, Served, SocketFile, Token, doorway, open_socket, router};
 use sandbox_sidecar::snapshot::{Settings, Snapshots};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -56,7 +57,9 @@ impl Sidecar {
             identity,
             stop: stop.clone(),
         });
-        let doorway = doorway(router(engine.clone(), snapshots, Token::new(TOKEN).unwrap()), stop.clone());
+        let sessions = Sessions::new(engine.clone(), stop.clone());
+        let served = Served { engine: engine.clone(), sessions, snapshots };
+        let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);
@@ -115,6 +118,7 @@ pub(crate) fn body(command: &str) -> ExecBody {
         stdin: ByteText::default(),
         timeout_ms: 0,
         attach_only: false,
+        detach: false,
     }
 }
 
