@@ -6,6 +6,7 @@
 
 mod egress;
 mod engine;
+mod fsp;
 mod harness;
 mod isolation;
 mod limits;
