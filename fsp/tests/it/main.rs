@@ -1,0 +1,11 @@
+//! The client against a scripted sandbox, which speaks through real WebSockets: in memory where the clock is held, and
+//! over sockets where that is what is tested.
+
+mod drops;
+mod errors;
+mod flow;
+mod pool;
+mod reconnect;
+mod refresh;
+mod sockets;
+mod stage;
