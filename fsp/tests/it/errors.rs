@@ -45,7 +45,8 @@ async fn a_broken_link_ends_plain_executions_retryably() {
     let (connection, mut peer) = stage.connect(&[]).await;
     let one = connection.execute(execute("one")).await.unwrap();
     let two = connection.execute(execute("two")).await.unwrap();
-    (peer.hear_execute().await, peer.hear_execute().await);
+    peer.hear_execute().await;
+    peer.hear_execute().await;
     peer.say("one", None, stdout("half")).await;
     drop(peer);
     for running in [one, two] {
@@ -69,7 +70,8 @@ async fn a_malformed_message_ends_all_executions_for_good() {
         let (connection, mut peer) = stage.connect(&[]).await;
         let one = connection.execute(execute("one")).await.unwrap();
         let two = connection.execute(execute("two")).await.unwrap();
-        (peer.hear_execute().await, peer.hear_execute().await);
+        peer.hear_execute().await;
+        peer.hear_execute().await;
         peer.say_raw(message).await;
         for running in [one, two] {
             let error = running.outcome(100).await.unwrap_err();

@@ -81,10 +81,12 @@ async fn wishes_survive_a_broken_link() {
     let (connection, mut peer) = stage.connect(REPLAY).await;
     let ending = connection.execute(execute("ending")).await.unwrap();
     let mut leaving = connection.execute(execute("leaving")).await.unwrap();
-    (peer.hear_execute().await, peer.hear_execute().await);
+    peer.hear_execute().await;
+    peer.hear_execute().await;
     ending.control().cancel().await.unwrap();
     leaving.control().detach().await.unwrap();
-    (peer.hear().await, peer.hear().await);
+    peer.hear().await;
+    peer.hear().await;
     drop(peer);
     let mut peer = stage.accept().await;
     assert!(matches!(peer.hear().await, Some(ClientMessage::Attach { id, .. }) if id == "ending"));

@@ -86,6 +86,7 @@ impl Stage {
     }
 
     /// The next client is answered with this instead.
+    #[allow(clippy::result_large_err)] // the library's own shape
     pub(crate) async fn refuse(&mut self, status: u16, body: &str) {
         let stream = self.arrivals.recv().await.unwrap();
         let refused = |_: &Request, _: Response| {
@@ -93,7 +94,6 @@ impl Stage {
             *response.status_mut() = status.try_into().unwrap();
             Err::<Response, _>(response)
         };
-        #[allow(clippy::result_large_err)] // the library's own shape
         let answered = tokio_tungstenite::accept_hdr_async(stream, refused).await;
         assert!(answered.is_err());
     }
