@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
@@ -11,12 +12,18 @@ use nix::unistd::geteuid;
 use sandbox_process::logging::{self, Format};
 use sandbox_process::signals;
 use sandbox_process::source::Environment;
+use sandbox_protocol::egress::EGRESS_PORT;
+use sandbox_protocol::events::Happening;
+use sandbox_protocol::limits::PTY_KEEP_S;
 use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::config::{Config, Doors};
+use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router};
+use sandbox_sidecar::http::{Streams, Token, Upgraded, doorway, open_port, open_socket, router};
 use sandbox_sidecar::limits::STOP_MAX;
+use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
+use sandbox_sidecar::tunnel::Tunnels;
 use sandbox_sidecar::{egress, first, healthcheck};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -84,8 +91,9 @@ async fn serve(config: Config) -> Result<()> {
     if let Err(error) = snapshots.recover().await {
         tracing::error!(error = &error as &dyn std::error::Error, "a broken restore was not cleared up");
     }
-    let way_out = way_out(config.egress, &stop).await?;
-    let router = router(engine.clone(), snapshots.clone(), token(config.token)?);
+    let way_out = way_out(config.egress.clone(), &stop).await?;
+    let streams = streams(&config, identity, &stop);
+    let router = router(engine.clone(), snapshots.clone(), streams.clone(), token(config.token.clone())?);
     let doorway = doorway(router, stop.clone());
     let socket = match &config.doors.socket {
         Some(path) => {
@@ -102,10 +110,28 @@ async fn serve(config: Config) -> Result<()> {
     stop.cancelled().await;
     drop(socket);
     let stopped = timeout(STOP_MAX, async {
-        tokio::join!(engine.stop(), snapshots.stopped(), doorway.closed());
+        tokio::join!(engine.stop(), snapshots.stopped(), streams.stop(), doorway.closed());
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")
+}
+
+/// Terminals, tunnels and events. Nobody is let in through a tunnel to where the sidecar itself listens.
+fn streams(config: &Config, identity: Option<Identity>, stop: &CancellationToken) -> Streams {
+    let events = Events::new(SystemTime::now());
+    events.publish(Happening::SidecarStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
+    let settings = pty::Settings {
+        workspace: config.workspace.clone(),
+        identity,
+        environment: config.environment(),
+        keep: Duration::from_secs(PTY_KEEP_S),
+    };
+    Streams {
+        terminals: Terminals::new(settings, events.clone()),
+        tunnels: Tunnels::new([EGRESS_PORT].into_iter().chain(config.doors.port)),
+        events,
+        upgraded: Upgraded::new(stop.clone()),
+    }
 }
 
 /// Opens the door out, where there is something behind it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -40,12 +41,23 @@ pub(super) async fn launch(
 }
 
 /// Starts `command`, whose three standard streams are pipes or none, in `directory`. The child is its supervisor.
-pub(crate) async fn start(
-    mut command: Command,
+pub(crate) async fn start(command: Command, directory: &Path, identity: Option<Identity>) -> Result<Child, ExecError> {
+    begin(command, Plan::new(directory, identity).map_err(reason)?).await
+}
+
+/// Starts `command`, whose three standard streams are a terminal, in `directory`. The child is its supervisor, which
+/// tells its end to `report` and stays.
+pub(crate) async fn start_in_terminal(
+    command: Command,
     directory: &Path,
     identity: Option<Identity>,
+    report: OwnedFd,
 ) -> Result<Child, ExecError> {
-    Plan::new(directory, identity).map_err(reason)?.apply(&mut command);
+    begin(command, Plan::new(directory, identity).map_err(reason)?.in_terminal(report)).await
+}
+
+async fn begin(mut command: Command, plan: Plan) -> Result<Child, ExecError> {
+    plan.apply(&mut command);
     match timeout(START_MAX, spawned(command)?).await {
         Ok(Ok(child)) => child.map_err(reason),
         Ok(Err(_)) => Err(ExecError::Lost),
@@ -70,20 +82,22 @@ fn spawned(mut command: Command) -> Result<oneshot::Receiver<io::Result<Child>>,
     Ok(spawned)
 }
 
+/// `program` in a clean environment, with nothing of the sidecar's own.
+pub(crate) fn clean(program: &str, directory: &Path, environment: &BTreeMap<String, String>) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().envs(ENVIRONMENT).envs(environment).env("PWD", directory).kill_on_drop(true);
+    command
+}
+
 fn command(request: &Request, environment: &BTreeMap<String, String>) -> Command {
-    let mut command = Command::new("/bin/sh");
+    let mut command = clean("/bin/sh", &request.directory, environment);
     command
         .arg("-c")
         .arg(&request.command)
-        .env_clear()
-        .envs(ENVIRONMENT)
-        .envs(environment)
-        .env("PWD", &request.directory)
         .envs(&request.env)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
+        .stderr(Stdio::piped());
     command
 }
 

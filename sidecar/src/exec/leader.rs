@@ -3,10 +3,12 @@
 //! A command is started by two forks. The first child becomes its *supervisor*: it keeps the sidecar's user, so that
 //! commands cannot touch it, adopts every descendant that loses its parent, and hands on the exit code. The second
 //! becomes the *leader*, drops everything that is the sidecar's, and turns into `/bin/sh`. When the leader has ended by
-//! itself the supervisor follows, and what the command left running goes to the sandbox's first process.
+//! itself the supervisor follows, and what the command left running goes to the sandbox's first process; but that of a
+//! terminal reports, and stays until it is killed.
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -29,6 +31,9 @@ const DIRECTORY_ERRNO_BASE: i32 = 1 << 16;
 /// First descriptor that is not stdin, stdout or stderr.
 const FIRST_OTHER_FD: libc::c_uint = 3;
 
+/// The report's place in a supervisor, which has no other descriptor.
+const REPORT_FD: libc::c_int = 0;
+
 /// How ready commands are to be ended when memory runs out, so that the sidecar, at 0, is not.
 const OOM_SCORE: &[u8] = b"500";
 
@@ -36,12 +41,19 @@ const OOM_SCORE: &[u8] = b"500";
 pub(super) struct Plan {
     directory: CString,
     identity: Option<Identity>,
+    report: Option<OwnedFd>,
 }
 
 impl Plan {
     /// A leader in `directory` that runs as `identity`, or as the sidecar's own user.
     pub(super) fn new(directory: &Path, identity: Option<Identity>) -> io::Result<Self> {
-        Ok(Self { directory: CString::new(directory.as_os_str().as_bytes())?, identity })
+        Ok(Self { directory: CString::new(directory.as_os_str().as_bytes())?, identity, report: None })
+    }
+
+    /// The command's stdin is a terminal, which is to be its own. When the leader has ended, its supervisor writes how to
+    /// `report`, as `waitpid` tells it, and goes on adopting until it is killed or the report's other side is closed.
+    pub(super) fn in_terminal(self, report: OwnedFd) -> Self {
+        Self { report: Some(report), ..self }
     }
 
     /// Makes `command` start in two forks. The child that its spawning returns is the supervisor.
@@ -63,7 +75,7 @@ impl Plan {
         }
         // SAFETY: this process has one thread, being a forked child itself.
         match unsafe { fork() }? {
-            ForkResult::Parent { child } => supervise(child.as_raw()),
+            ForkResult::Parent { child } => supervise(child.as_raw(), self.report.as_ref()),
             ForkResult::Child => self.become_leader(),
         }
     }
@@ -71,6 +83,9 @@ impl Plan {
     fn become_leader(&self) -> io::Result<()> {
         default_signals()?;
         setsid()?;
+        if self.report.is_some() {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
         umask(Mode::from_bits_truncate(0o022));
         prefer_for_oom()?;
         limit_resources()?;
@@ -108,14 +123,17 @@ pub(super) fn directory_errno(error: &io::Error) -> Option<Errno> {
 
 /// Waits for every child until the leader is among the dead, then ends with its exit code.
 #[allow(unsafe_code)]
-fn supervise(leader: libc::pid_t) -> ! {
+fn supervise(leader: libc::pid_t, report: Option<&OwnedFd>) -> ! {
     // No signal but SIGKILL and SIGSTOP, which the sidecar alone can send, comes between.
     let masked = SigSet::all().thread_set_mask().and(prctl::set_name(c"supervisor"));
-    each_fd_from(0, 0, close);
+    // SAFETY: the report is open; what it replaces is not used again.
+    let keeps = report.is_some_and(|report| unsafe { libc::dup2(report.as_raw_fd(), REPORT_FD) } == REPORT_FD);
+    each_fd_from(libc::c_uint::from(keeps), 0, close);
     let mut status = 0;
     let code = loop {
         // SAFETY: `status` lives as long as the call.
         match unsafe { libc::waitpid(-1, &raw mut status, 0) } {
+            pid if pid == leader && keeps => stay(status),
             pid if pid == leader => break exit_code(status),
             -1 if Errno::last() != Errno::EINTR => break libc::EXIT_FAILURE,
             _ => {}
@@ -123,6 +141,20 @@ fn supervise(leader: libc::pid_t) -> ! {
     };
     // SAFETY: ends this process at once, without running what the sidecar registered for its own end.
     unsafe { libc::_exit(if masked.is_ok() { code } else { libc::EXIT_FAILURE }) }
+}
+
+/// Tells how the leader ended, then adopts what it left running.
+#[allow(unsafe_code)]
+fn stay(status: libc::c_int) -> ! {
+    let told = status.to_ne_bytes();
+    // SAFETY: the bytes live as long as the calls, which no signal can interrupt, and the end is of this process alone.
+    unsafe {
+        libc::write(REPORT_FD, told.as_ptr().cast(), told.len());
+        while libc::waitpid(-1, std::ptr::null_mut(), 0) > 0 {}
+        let mut byte = [0_u8];
+        libc::read(REPORT_FD, byte.as_mut_ptr().cast(), byte.len());
+        libc::_exit(libc::EXIT_SUCCESS)
+    }
 }
 
 fn exit_code(status: libc::c_int) -> libc::c_int {

@@ -11,7 +11,7 @@ mod leader;
 mod output;
 mod registry;
 mod request;
-mod tree;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -26,9 +26,10 @@ use tokio_util::task::TaskTracker;
 
 pub use self::error::ExecError;
 use self::execution::Surroundings;
-pub(crate) use self::launch::start;
+pub(crate) use self::launch::{clean, start, start_in_terminal};
 use self::registry::{Admission, Awaited, Ending, Registry};
 pub use self::request::{Invalid, Named, Request};
+pub(crate) use self::request::{checked_directory, checked_env, checked_text};
 
 /// A user and a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,7 +113,7 @@ impl Named {
         }
         let request = Request {
             command: checked_text("command", body.command, EXEC_COMMAND_BYTES_MAX)?,
-            directory: directory(&checked_text("cwd", body.cwd, EXEC_CWD_BYTES_MAX)?, workspace)?,
+            directory: checked_directory(&checked_text("cwd", body.cwd, EXEC_CWD_BYTES_MAX)?, workspace)?,
             env: checked_env(body.env)?,
             stdin: body.stdin.0,
             timeout: timeout(body.timeout_ms)?,
@@ -134,7 +134,8 @@ fn checked_id(id: String) -> Result<String, Invalid> {
     if usable { Ok(id) } else { Err(Invalid::Id) }
 }
 
-fn checked_text(field: &'static str, text: String, bytes_max: usize) -> Result<String, Invalid> {
+/// A text that a process can be given.
+pub(crate) fn checked_text(field: &'static str, text: String, bytes_max: usize) -> Result<String, Invalid> {
     if text.len() > bytes_max {
         return Err(Invalid::TooLong { field, bytes: text.len(), bytes_max });
     }
@@ -144,7 +145,8 @@ fn checked_text(field: &'static str, text: String, bytes_max: usize) -> Result<S
     Ok(text)
 }
 
-fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Invalid> {
+/// An environment that a process can be given.
+pub(crate) fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Invalid> {
     if env.len() > ENV_VARS_MAX {
         return Err(Invalid::EnvCount { count: env.len() });
     }
@@ -163,8 +165,8 @@ fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>
     Ok(env)
 }
 
-/// Links on the way are the file system's to resolve, as the user that commands run as (see `leader`).
-fn directory(cwd: &str, workspace: &Path) -> Result<PathBuf, Invalid> {
+/// A directory to start in; relative ones start at `workspace`. Links on the way are the file system's to resolve, as the user that commands run as (see `leader`).
+pub(crate) fn checked_directory(cwd: &str, workspace: &Path) -> Result<PathBuf, Invalid> {
     let given = Path::new(cwd);
     let climbs = given.components().any(|part| part == Component::ParentDir);
     let directory: PathBuf = workspace.join(given).components().collect();
