@@ -9,6 +9,7 @@ extern crate self as sandbox_protocol;
 
 pub mod abi;
 pub mod egress;
+pub mod events;
 pub mod exec;
 pub mod failure;
 pub mod fsp;
@@ -16,12 +17,14 @@ pub mod holdings;
 pub mod http;
 pub mod jobs;
 pub mod limits;
+pub mod pty;
 pub mod receipt;
 pub mod sandbox_id;
 pub mod sealed;
 pub mod session;
 pub mod siwe;
 pub mod snapshot;
+pub mod tunnel;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

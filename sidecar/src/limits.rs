@@ -78,6 +78,26 @@ pub const CLEARING_MAX: Duration = Duration::from_secs(60);
 /// Looks at a process tree that try to hold it still before it is killed in motion.
 pub const FREEZE_PASSES_MAX: u32 = 50;
 
+/// Time that a shell and its foreground have to end by themselves once their terminal goes away.
+pub const PTY_HANGUP_MAX: Duration = Duration::from_secs(1);
+/// Bytes read from a terminal at once; the kernel holds less than this.
+pub const PTY_READ_BYTES: usize = 16 * 1024;
+/// Pause before a terminal is read again that no process has open.
+pub const PTY_CLOSED_PAUSE: Duration = Duration::from_millis(50);
+/// Time between two pings to a viewer.
+pub const PTY_PING: Duration = Duration::from_secs(20);
+/// Time after which a viewer from whom nothing is heard, no answer to a ping either, is no longer one.
+pub const PTY_SILENT_MAX: Duration = Duration::from_secs(60);
+/// Time that a WebSocket's last message may take, and then its other side's.
+pub const SOCKET_CLOSE_MAX: Duration = Duration::from_millis(400);
+
+/// Time for a port inside the sandbox to take a connection.
+pub const TUNNEL_CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a tunnel on their way, in each direction.
+pub const TUNNEL_BUFFER_BYTES: usize = 64 * 1024;
+/// Time between two pings through a tunnel that is a WebSocket.
+pub const TUNNEL_PING: Duration = Duration::from_secs(30);
+
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_MAX: Duration = Duration::from_secs(SNAPSHOT_S_MAX);
 /// Time in which what an earlier restore left is cleared up.
@@ -146,6 +166,9 @@ pub const STOP_MAX: Duration = Duration::from_secs(7);
 pub const HEALTHCHECK_MAX: Duration = Duration::from_secs(3);
 
 const _: () = assert!(KILL_MAX.as_millis() + FAREWELL_MAX.as_millis() + DRAIN_MAX.as_millis() < STOP_MAX.as_millis());
+const _: () = assert!(
+    PTY_HANGUP_MAX.as_millis() + KILL_MAX.as_millis() + 2 * SOCKET_CLOSE_MAX.as_millis() < STOP_MAX.as_millis()
+);
 const _: () = assert!(CONNECTIONS_MAX > FSP_RUNNING_MAX + FSP_QUEUED_MAX);
 const _: () = assert!(LAST_REQUEST_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
 const _: () = assert!(LAST_REQUEST_MAX.as_secs() > SNAPSHOT_S_MAX);

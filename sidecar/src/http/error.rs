@@ -1,16 +1,20 @@
 //! The one place where the sidecar's errors become status codes and words for the caller.
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use sandbox_process::websocket::NotAWebSocket;
 use sandbox_protocol::exec::{BEARER, SidecarRefusal};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::snapshot::{SnapshotErrorBody, SnapshotRefusal};
 
 use crate::archive::Failed;
 use crate::exec::ExecError;
+use crate::pty::PtyError;
 use crate::snapshot::SnapshotError;
+use crate::tunnel::TunnelError;
 
 /// A refusal on its way out.
 #[derive(Debug)]
@@ -57,6 +61,38 @@ impl From<ExecError> for ApiError {
     }
 }
 
+impl From<PtyError> for ApiError {
+    fn from(error: PtyError) -> Self {
+        let code = match &error {
+            PtyError::Invalid(_) | PtyError::Size | PtyError::Term | PtyError::Since { .. } => {
+                SidecarRefusal::BadRequest
+            }
+            PtyError::Unknown => SidecarRefusal::UnknownTerminal,
+            PtyError::Full | PtyError::ManyViewers | PtyError::Ending => SidecarRefusal::Busy,
+            PtyError::Open(cause) => {
+                tracing::error!(error = cause as &dyn std::error::Error, "no terminal could be opened");
+                SidecarRefusal::Internal
+            }
+            PtyError::Start(_) => SidecarRefusal::Internal,
+        };
+        match error {
+            PtyError::Start(error) => error.into(),
+            error => Self::new(code, error.to_string()),
+        }
+    }
+}
+
+impl From<TunnelError> for ApiError {
+    fn from(error: TunnelError) -> Self {
+        let code = match error {
+            TunnelError::Reserved(_) => SidecarRefusal::PortReserved,
+            TunnelError::Closed { .. } => SidecarRefusal::PortClosed,
+            TunnelError::Full => SidecarRefusal::Busy,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
 impl From<SnapshotError> for ApiError {
     fn from(error: SnapshotError) -> Self {
         let message = error.to_string();
@@ -86,6 +122,14 @@ impl From<Failed> for ApiError {
     }
 }
 
+pub(super) fn bad_query(rejection: QueryRejection) -> ApiError {
+    ApiError::new(SidecarRefusal::BadRequest, rejection.body_text())
+}
+
+pub(super) fn no_websocket(error: NotAWebSocket) -> ApiError {
+    ApiError::new(SidecarRefusal::UpgradeRequired, error.to_string())
+}
+
 fn snapshot_status(code: SnapshotRefusal) -> StatusCode {
     match code {
         SnapshotRefusal::ArchiveRefused | SnapshotRefusal::HashMismatch => StatusCode::UNPROCESSABLE_ENTITY,
@@ -101,7 +145,12 @@ fn status(code: SidecarRefusal) -> StatusCode {
         SidecarRefusal::Unauthorized => StatusCode::UNAUTHORIZED,
         SidecarRefusal::BadRequest => StatusCode::BAD_REQUEST,
         SidecarRefusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution => StatusCode::NOT_FOUND,
+        SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution | SidecarRefusal::UnknownTerminal => {
+            StatusCode::NOT_FOUND
+        }
+        SidecarRefusal::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
+        SidecarRefusal::PortReserved => StatusCode::FORBIDDEN,
+        SidecarRefusal::PortClosed => StatusCode::BAD_GATEWAY,
         SidecarRefusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         SidecarRefusal::Conflict => StatusCode::CONFLICT,
         SidecarRefusal::OutputLimit => StatusCode::UNPROCESSABLE_ENTITY,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -12,10 +12,13 @@ use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
+use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::fsp::Sessions;
-use sandbox_sidecar::http::{Doorway, Served, SocketFile, Token, doorway, open_socket, router};
+use sandbox_sidecar::http::{Doorway, Served, SocketFile, Streams, Token, Upgraded, doorway, open_socket, router};
+use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::snapshot::{Settings, Snapshots};
+use sandbox_sidecar::tunnel::Tunnels;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{interval, timeout};
@@ -48,8 +51,21 @@ impl Sidecar {
             std::os::unix::fs::chown(directory.path(), Some(AGENT), Some(AGENT)).unwrap();
             std::os::unix::fs::chown(&workspace, Some(AGENT), Some(AGENT)).unwrap();
         }
-        let engine = Engine::new(&workspace, identity);
+        let events = Events::new(SystemTime::now());
+        let engine = Engine::with_environment(&workspace, identity, BTreeMap::new(), events.clone());
         let stop = CancellationToken::new();
+        let terminals = pty::Settings {
+            workspace: workspace.clone(),
+            identity,
+            environment: BTreeMap::new(),
+            keep: Duration::from_secs(60),
+        };
+        let streams = Streams {
+            terminals: Terminals::new(terminals, events.clone()),
+            tunnels: Tunnels::new([]),
+            events,
+            upgraded: Upgraded::new(stop.clone()),
+        };
         let snapshots = Snapshots::new(Settings {
             program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
             workspace,
@@ -58,7 +74,7 @@ impl Sidecar {
             stop: stop.clone(),
         });
         let sessions = Sessions::new(engine.clone(), stop.clone());
-        let served = Served { engine: engine.clone(), sessions, snapshots };
+        let served = Served { engine: engine.clone(), sessions, snapshots, streams };
         let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
