@@ -7,6 +7,7 @@ pub mod abi;
 pub mod egress;
 pub mod exec;
 pub mod failure;
+pub mod files;
 pub mod fsp;
 pub mod holdings;
 pub mod http;
@@ -18,6 +19,7 @@ pub mod sealed;
 pub mod session;
 pub mod siwe;
 pub mod snapshot;
+pub mod ticket;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

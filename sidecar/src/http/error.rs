@@ -87,6 +87,7 @@ fn snapshot_status(code: SnapshotRefusal) -> StatusCode {
 fn status(code: SidecarRefusal) -> StatusCode {
     match code {
         SidecarRefusal::Unauthorized => StatusCode::UNAUTHORIZED,
+        SidecarRefusal::Forbidden => StatusCode::FORBIDDEN,
         SidecarRefusal::BadRequest => StatusCode::BAD_REQUEST,
         SidecarRefusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution => StatusCode::NOT_FOUND,
