@@ -14,8 +14,9 @@ use sandbox_process::source::Environment;
 use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router};
-use sandbox_sidecar::limits::STOP_MAX;
+use sandbox_sidecar::files::{self, Files, Served};
+use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router, worker};
+use sandbox_sidecar::limits::{FILES_IDLE_MAX, STOP_MAX};
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
 use sandbox_sidecar::{egress, first, healthcheck};
 use tokio::time::timeout;
@@ -31,13 +32,27 @@ struct Arguments {
     #[arg(long)]
     healthcheck: bool,
     #[command(subcommand)]
-    job: Option<Job>,
+    work: Option<Work>,
+}
+
+/// What this program does as the agent, when the sidecar starts it once more.
+#[derive(Debug, clap::Subcommand)]
+enum Work {
+    #[command(flatten)]
+    Archive(Job),
+    /// Serve the agent's files to the sidecar.
+    #[command(hide = true)]
+    ServeFiles(Served),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(job) = arguments.job {
-        return job.run();
+    match arguments.work {
+        Some(Work::Archive(job)) => return job.run(),
+        Some(Work::ServeFiles(served)) => {
+            return worker::run(&served).map_or_else(|error| failed(&error.into()), |()| ExitCode::SUCCESS);
+        }
+        None => {}
     }
     logging::start(Format::Text, "info");
     let ended = if arguments.healthcheck {
@@ -84,8 +99,15 @@ async fn serve(config: Config) -> Result<()> {
     if let Err(error) = snapshots.recover().await {
         tracing::error!(error = &error as &dyn std::error::Error, "a broken restore was not cleared up");
     }
+    let files = Files::new(files::Settings {
+        program: snapshot::own_program(),
+        served: Served { workspace: workspace.clone(), home: config.home.clone() },
+        identity,
+        idle_max: FILES_IDLE_MAX,
+        stop: stop.clone(),
+    });
     let way_out = way_out(config.egress, &stop).await?;
-    let router = router(engine.clone(), snapshots.clone(), token(config.token)?);
+    let router = router(engine.clone(), snapshots.clone(), files.clone(), token(config.token)?);
     let doorway = doorway(router, stop.clone());
     let socket = match &config.doors.socket {
         Some(path) => {
@@ -102,7 +124,7 @@ async fn serve(config: Config) -> Result<()> {
     stop.cancelled().await;
     drop(socket);
     let stopped = timeout(STOP_MAX, async {
-        tokio::join!(engine.stop(), snapshots.stopped(), doorway.closed());
+        tokio::join!(engine.stop(), snapshots.stopped(), files.stopped(), doorway.closed());
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")

@@ -2,34 +2,40 @@
 
 mod auth;
 mod error;
+mod files;
 mod serve;
 mod snapshot;
+pub mod worker;
 
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Json, Router, middleware};
 use sandbox_protocol::exec::{ExecBody, HealthReply, SidecarRefusal};
+use sandbox_protocol::files::FILES;
 use sandbox_protocol::limits::EXEC_BODY_BYTES_MAX;
 use sandbox_protocol::snapshot::ROUTE;
 use tokio::time::timeout;
 
-pub use self::auth::Token;
+pub use self::auth::{DEMANDS, Demand, Token};
 use self::error::ApiError;
 pub use self::serve::{Doorway, SocketFile, doorway, open_port, open_socket};
 use crate::exec::Engine;
+use crate::files::Files;
 use crate::limits::BODY_READ_MAX;
 use crate::snapshot::Snapshots;
 
 /// The routes of a sidecar whose commands `engine` runs, for callers that show `token`.
-pub fn router(engine: Engine, snapshots: Snapshots, token: Token) -> Router {
-    let of_files = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
+pub fn router(engine: Engine, snapshots: Snapshots, files: Files, token: Token) -> Router {
+    let of_files = Router::new().route(FILES, any(files::forward)).route("/files/{*rest}", any(files::forward));
+    let of_snapshots = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
     let guarded = Router::new()
         .route("/exec", post(exec))
-        .merge(of_files)
+        .merge(of_snapshots)
+        .merge(of_files.with_state(files))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(token, auth::demand_token));

@@ -13,6 +13,7 @@ use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_sidecar::exec::{Engine, Identity};
+use sandbox_sidecar::files::{self, Files, Served};
 use sandbox_sidecar::http::{Doorway, SocketFile, Token, doorway, open_socket, router};
 use sandbox_sidecar::snapshot::{Settings, Snapshots};
 use tempfile::TempDir;
@@ -32,6 +33,7 @@ pub(crate) struct Sidecar {
     pub(crate) engine: Engine,
     pub(crate) stop: CancellationToken,
     pub(crate) doorway: Doorway,
+    pub(crate) files: Files,
     pub(crate) socket: PathBuf,
     directory: TempDir,
     _file: SocketFile,
@@ -39,6 +41,11 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
+        Self::with_idle(PATIENCE)
+    }
+
+    /// One whose worker for files ends after this time without a request.
+    pub(crate) fn with_idle(idle_max: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -49,6 +56,13 @@ impl Sidecar {
         }
         let engine = Engine::new(&workspace, identity);
         let stop = CancellationToken::new();
+        let files = Files::new(files::Settings {
+            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            served: Served { workspace: workspace.clone(), home: directory.path().join("home") },
+            identity,
+            idle_max,
+            stop: stop.clone(),
+        });
         let snapshots = Snapshots::new(Settings {
             program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
             workspace,
@@ -56,11 +70,16 @@ impl Sidecar {
             identity,
             stop: stop.clone(),
         });
-        let doorway = doorway(router(engine.clone(), snapshots, Token::new(TOKEN).unwrap()), stop.clone());
+        let token = Token::new(TOKEN).unwrap();
+        let doorway = doorway(router(engine.clone(), snapshots, files.clone(), token), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);
-        Self { engine, stop, doorway, socket, directory, _file: file }
+        Self { engine, stop, doorway, files, socket, directory, _file: file }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {

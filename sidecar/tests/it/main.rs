@@ -6,10 +6,12 @@
 
 mod egress;
 mod engine;
+mod files;
 mod harness;
 mod isolation;
 mod limits;
 mod process;
 mod program;
 mod refusals;
+mod scopes;
 mod snapshot;
