@@ -148,6 +148,8 @@ pub struct GapEvent {
 pub enum SidecarRefusal {
     /// The bearer token is missing or wrong.
     Unauthorized,
+    /// The ticket is right, but of another scope.
+    Forbidden,
     /// The request is not what its description demands, or names a directory that cannot be entered.
     BadRequest,
     /// The body is longer than [`EXEC_BODY_BYTES_MAX`](crate::limits::EXEC_BODY_BYTES_MAX).
@@ -189,6 +191,7 @@ impl SidecarRefusal {
         match self {
             Self::Busy | Self::PortClosed | Self::Internal => true,
             Self::Unauthorized
+            | Self::Forbidden
             | Self::BadRequest
             | Self::TooLarge
             | Self::NotFound

@@ -12,6 +12,7 @@ pub mod egress;
 pub mod events;
 pub mod exec;
 pub mod failure;
+pub mod files;
 pub mod fsp;
 pub mod holdings;
 pub mod http;
@@ -24,6 +25,7 @@ pub mod sealed;
 pub mod session;
 pub mod siwe;
 pub mod snapshot;
+pub mod ticket;
 pub mod tunnel;
 
 pub use failure::{Failure, FailureCode};

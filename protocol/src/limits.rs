@@ -116,6 +116,16 @@ pub const EVENTS_KEPT_MAX: usize = 1_000;
 pub const EVENT_READERS_MAX: usize = 64;
 /// Time between two signs of life in a stream without events.
 pub const EVENT_HEARTBEAT_S: u64 = 15;
+/// Length of a ticket for a sidecar: all scopes, the last second, and the seal.
+pub const TICKET_BYTES_MAX: usize = 128;
+/// Entries of a page of a directory that names no number.
+pub const FILES_PAGE_ENTRIES_DEFAULT: u64 = 200;
+/// Most entries of a page of a directory.
+pub const FILES_PAGE_ENTRIES_MAX: u64 = 1_000;
+/// Directories that one watch of files sees into.
+pub const FILES_WATCHED_DIRECTORIES_MAX: u64 = 4_096;
+/// Requests about files, watches among them, that one sandbox serves at a time.
+pub const FILES_RUNNING_MAX: usize = 32;
 
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_S_MAX: u64 = 1_800;
@@ -150,6 +160,7 @@ const _: () = assert!(EXEC_TIMEOUT_MS_DEFAULT <= EXEC_TIMEOUT_MS_MAX);
 const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <= MEMORY_MB_MAX);
 const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
 const _: () = assert!(TOKEN_LIFE_S_DEFAULT <= TOKEN_LIFE_S_MAX && PAGE_ENTRIES_DEFAULT <= PAGE_ENTRIES_MAX);
+const _: () = assert!(FILES_PAGE_ENTRIES_DEFAULT <= FILES_PAGE_ENTRIES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
 const _: () = assert!(FSP_CODE_BYTES_MAX + FSP_STDIN_BYTES_MAX < FSP_MESSAGE_BYTES_MAX);
 const _: () = assert!(PTY_WINDOW_BYTES + PTY_CHUNK_BYTES_MAX as u64 <= PTY_KEPT_BYTES as u64);

@@ -19,9 +19,10 @@ use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
+use sandbox_sidecar::files::{self, Files};
 use sandbox_sidecar::fsp::Sessions;
-use sandbox_sidecar::http::{Served, Streams, Token, Upgraded, doorway, open_port, open_socket, router};
-use sandbox_sidecar::limits::STOP_MAX;
+use sandbox_sidecar::http::{Served, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker};
+use sandbox_sidecar::limits::{FILES_IDLE_MAX, STOP_MAX};
 use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
 use sandbox_sidecar::tunnel::Tunnels;
@@ -39,13 +40,27 @@ struct Arguments {
     #[arg(long)]
     healthcheck: bool,
     #[command(subcommand)]
-    job: Option<Job>,
+    work: Option<Work>,
+}
+
+/// What this program does as the agent, when the sidecar starts it once more.
+#[derive(Debug, clap::Subcommand)]
+enum Work {
+    #[command(flatten)]
+    Archive(Job),
+    /// Serve the agent's files to the sidecar.
+    #[command(hide = true)]
+    ServeFiles(files::Served),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(job) = arguments.job {
-        return job.run();
+    match arguments.work {
+        Some(Work::Archive(job)) => return job.run(),
+        Some(Work::ServeFiles(served)) => {
+            return worker::run(&served).map_or_else(|error| failed(&error.into()), |()| ExitCode::SUCCESS);
+        }
+        None => {}
     }
     logging::start(Format::Text, "info");
     let ended = if arguments.healthcheck {
@@ -93,12 +108,20 @@ async fn serve(config: Config) -> Result<()> {
     if let Err(error) = snapshots.recover().await {
         tracing::error!(error = &error as &dyn std::error::Error, "a broken restore was not cleared up");
     }
+    let files = Files::new(files::Settings {
+        program: snapshot::own_program(),
+        served: files::Served { workspace: workspace.clone(), home: config.home.clone() },
+        identity,
+        idle_max: FILES_IDLE_MAX,
+        stop: stop.clone(),
+    });
     let way_out = way_out(config.egress.clone(), &stop).await?;
     let streams = streams(&config, identity, events, &stop);
     let sessions = Sessions::new(engine.clone(), stop.clone());
     let served = Served {
         engine: engine.clone(),
         sessions: sessions.clone(),
+        files: files.clone(),
         snapshots: snapshots.clone(),
         streams: streams.clone(),
     };
@@ -119,7 +142,14 @@ async fn serve(config: Config) -> Result<()> {
     stop.cancelled().await;
     drop(socket);
     let stopped = timeout(STOP_MAX, async {
-        tokio::join!(engine.stop(), sessions.closed(), snapshots.stopped(), streams.stop(), doorway.closed());
+        tokio::join!(
+            engine.stop(),
+            sessions.closed(),
+            snapshots.stopped(),
+            files.stopped(),
+            streams.stop(),
+            doorway.closed()
+        );
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")

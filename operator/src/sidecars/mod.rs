@@ -118,6 +118,7 @@ fn refusal(refused: ErrorBody) -> SidecarError {
         Some(SidecarRefusal::NotFound | SidecarRefusal::MethodNotAllowed) => SidecarError::Outdated,
         Some(
             SidecarRefusal::Unauthorized
+            | SidecarRefusal::Forbidden
             | SidecarRefusal::Conflict
             | SidecarRefusal::UnknownTerminal
             | SidecarRefusal::UpgradeRequired

@@ -4,26 +4,30 @@ mod auth;
 mod error;
 mod events;
 mod exec;
+mod files;
 mod fsp;
 mod pty;
 mod serve;
 mod snapshot;
 mod tcp;
 mod upgraded;
+pub mod worker;
 
 use axum::extract::State;
-use axum::routing::get;
+use axum::routing::{any, get};
 use axum::{Json, Router, middleware};
 use sandbox_protocol::exec::{HealthReply, SidecarRefusal};
+use sandbox_protocol::files::FILES;
 use sandbox_protocol::snapshot::ROUTE;
 use sandbox_protocol::{events as event_words, pty as pty_words, tunnel};
 
-pub use self::auth::Token;
+pub use self::auth::{DEMANDS, Demand, Token};
 use self::error::ApiError;
 pub use self::serve::{Doorway, SocketFile, doorway, open_port, open_socket};
 pub use self::upgraded::Upgraded;
 use crate::events::Events;
 use crate::exec::Engine;
+use crate::files::Files;
 use crate::fsp::Sessions;
 use crate::pty::Terminals;
 use crate::snapshot::Snapshots;
@@ -72,6 +76,8 @@ pub struct Served {
     pub engine: Engine,
     /// Speaks the execution protocol.
     pub sessions: Sessions,
+    /// Has files served.
+    pub files: Files,
     /// Archives and restores.
     pub snapshots: Snapshots,
     /// Terminals, tunnels, events.
@@ -80,12 +86,14 @@ pub struct Served {
 
 /// The routes of a sidecar, for callers that show `token`.
 pub fn router(served: Served, token: Token) -> Router {
-    let Served { engine, sessions, snapshots, streams } = served;
-    let of_files = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
+    let Served { engine, sessions, files, snapshots, streams } = served;
+    let of_files = Router::new().route(FILES, any(files::forward)).route("/files/{*rest}", any(files::forward));
+    let of_snapshots = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
     let guarded = Router::new()
         .merge(exec::routes())
         .merge(fsp::routes(sessions))
-        .merge(of_files)
+        .merge(of_files.with_state(files))
+        .merge(of_snapshots)
         .merge(streams.routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)

@@ -14,6 +14,7 @@ use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
+use sandbox_sidecar::files::{self, Files};
 use sandbox_sidecar::fsp::Sessions;
 use sandbox_sidecar::http::{Doorway, Served, SocketFile, Streams, Token, Upgraded, doorway, open_socket, router};
 use sandbox_sidecar::pty::{self, Terminals};
@@ -36,6 +37,7 @@ pub(crate) struct Sidecar {
     pub(crate) engine: Engine,
     pub(crate) stop: CancellationToken,
     pub(crate) doorway: Doorway,
+    pub(crate) files: Files,
     pub(crate) socket: PathBuf,
     directory: TempDir,
     _file: SocketFile,
@@ -43,6 +45,11 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
+        Self::with_idle(PATIENCE)
+    }
+
+    /// One whose worker for files ends after this time without a request.
+    pub(crate) fn with_idle(idle_max: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -66,6 +73,13 @@ impl Sidecar {
             events,
             upgraded: Upgraded::new(stop.clone()),
         };
+        let files = Files::new(files::Settings {
+            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            served: files::Served { workspace: workspace.clone(), home: directory.path().join("home") },
+            identity,
+            idle_max,
+            stop: stop.clone(),
+        });
         let snapshots = Snapshots::new(Settings {
             program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
             workspace,
@@ -74,12 +88,16 @@ impl Sidecar {
             stop: stop.clone(),
         });
         let sessions = Sessions::new(engine.clone(), stop.clone());
-        let served = Served { engine: engine.clone(), sessions, snapshots, streams };
+        let served = Served { engine: engine.clone(), sessions, files: files.clone(), snapshots, streams };
         let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);
-        Self { engine, stop, doorway, socket, directory, _file: file }
+        Self { engine, stop, doorway, files, socket, directory, _file: file }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
