@@ -16,6 +16,8 @@ pub(crate) const CALLS_WAITING_MAX: usize = 65_536;
 pub(crate) const JOBS_CONCURRENT_DEFAULT: usize = 64;
 /// Jobs worked on at a time at most: the blueprint runner takes no more.
 pub(crate) const JOBS_CONCURRENT_MAX: usize = 1_024;
+/// Time after which connections to a sidecar that nobody uses are closed.
+pub(crate) const SIDECAR_POOL_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Jobs of one sandbox worked on at a time: as many as there are connections for them.
 pub(crate) const JOBS_PER_SANDBOX_MAX: usize = FSP_POOL_SIZE_DEFAULT + FSP_POOL_OVERFLOW_DEFAULT;
 /// Pause between two looks for calls that wait on disk.

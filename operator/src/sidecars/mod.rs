@@ -1,5 +1,6 @@
 //! The operator's side of a sidecar: HTTP over the Unix socket in the sandbox's own directory.
 
+mod exec;
 mod snapshot;
 
 use std::io;
@@ -22,11 +23,13 @@ use tokio::net::UnixStream;
 
 use crate::limits::{SIDECAR_REPLY_BYTES_MAX, SIDECAR_SLACK, SIDECAR_START_PAUSE, SIDECAR_START_TIMEOUT};
 use crate::places::Places;
+use exec::Pools;
 pub(crate) use snapshot::SnapshotError;
 
 /// The sidecars of this host.
 pub(crate) struct SocketSidecars {
     places: Places,
+    pools: Pools,
 }
 
 /// Why a request got no answer.
@@ -48,8 +51,8 @@ enum CallError {
 
 impl SocketSidecars {
     /// Sidecars at these places.
-    pub(crate) const fn new(places: Places) -> Self {
-        Self { places }
+    pub(crate) fn new(places: Places) -> Self {
+        Self { places, pools: Pools::default() }
     }
 
     /// A new connection to the sidecar.
@@ -79,6 +82,16 @@ impl Sidecars for SocketSidecars {
     }
 
     async fn exec(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError> {
+        match exec::exec(&self.pools, &self.places, instance, &body).await? {
+            Some(reply) => Ok(reply),
+            None => self.exec_over_http(instance, body).await,
+        }
+    }
+}
+
+impl SocketSidecars {
+    /// As sandboxes of before are asked, which do not speak the execution protocol.
+    async fn exec_over_http(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError> {
         let unreachable = |error: CallError| SidecarError::Unreachable(error.into());
         let limit = Duration::from_millis(body.timeout_ms.min(EXEC_TIMEOUT_MS_MAX)) + SIDECAR_SLACK;
         let json = serde_json::to_vec(&body).map_err(|error| unreachable(CallError::Json(error)))?;
@@ -204,6 +217,7 @@ mod tests {
             stdin: ByteText(Vec::new()),
             timeout_ms: 1_000,
             attach_only: false,
+            detach: false,
         };
         assert!(matches!(sidecars.exec(&instance, body).await, Err(SidecarError::Outdated)));
         let whole = ExportQuery { workspace: true, state: true };

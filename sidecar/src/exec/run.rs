@@ -114,7 +114,7 @@ async fn conclude<P>(
 ) -> Result<(Status, Ended), ExecError> {
     execution.tell_status(Status::Running);
     around.events.publish(Happening::ExecStarted { id: execution.id().to_owned() });
-    let kills_before = order.limits.memory_bytes.and_then(|_| kills());
+    let kills_before = kills();
     let mut running = Running::new(launched, order, (execution, around), deadline);
     let ended = CancellationToken::new();
     let outputs = running.outputs(order, &ended);
