@@ -73,15 +73,18 @@ impl Sidecar {
             events,
             upgraded: Upgraded::new(stop.clone()),
         };
+        // The built program may lie where the agent may not look.
+        let (built, program) = (env!("CARGO_BIN_EXE_sandbox-sidecar"), directory.path().join("sandbox-sidecar"));
+        std::fs::hard_link(built, &program).or_else(|_| std::fs::copy(built, &program).map(drop)).unwrap();
         let files = Files::new(files::Settings {
-            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            program: program.clone(),
             served: files::Served { workspace: workspace.clone(), home: directory.path().join("home") },
             identity,
             idle_max,
             stop: stop.clone(),
         });
         let snapshots = Snapshots::new(Settings {
-            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            program,
             workspace,
             home: directory.path().join("home"),
             identity,
