@@ -18,6 +18,7 @@ use nix::libc;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{ForkResult, chdir, fchdir, fork, setgroups, setresgid, setresuid, setsid, write};
 use sandbox_protocol::limits::OPEN_FILES_MAX;
@@ -76,7 +77,15 @@ impl Plan {
         // SAFETY: this process has one thread, being a forked child itself.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => supervise(child.as_raw(), self.report.as_ref()),
-            ForkResult::Child => self.become_leader(),
+            ForkResult::Child => self.become_leader().inspect_err(|_| self.end_report()),
+        }
+    }
+
+    /// Lets a supervisor go that has nothing to stay for.
+    fn end_report(&self) {
+        if let Some(report) = &self.report {
+            // One that cannot be ended lets the supervisor go when the sidecar stops waiting.
+            shutdown(report.as_raw_fd(), Shutdown::Both).unwrap_or_default();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -12,9 +12,13 @@ use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
+use sandbox_protocol::limits::PTY_KEEP_S;
+use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::http::{Doorway, SocketFile, Token, doorway, open_socket, router};
+use sandbox_sidecar::http::{Doorway, SocketFile, Streams, Token, Upgraded, doorway, open_socket, router};
+use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::snapshot::{Settings, Snapshots};
+use sandbox_sidecar::tunnel::Tunnels;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{interval, timeout};
@@ -25,6 +29,9 @@ pub(crate) const TOKEN: &str = "secret";
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// To which no tunnel leads.
+pub(crate) const RESERVED_PORT: u16 = 3128;
+
 /// Who commands run as in tests: nobody's id on the machine, so that nothing else has it.
 const AGENT: u32 = 54_321;
 
@@ -32,6 +39,7 @@ pub(crate) struct Sidecar {
     pub(crate) engine: Engine,
     pub(crate) stop: CancellationToken,
     pub(crate) doorway: Doorway,
+    pub(crate) streams: Streams,
     pub(crate) socket: PathBuf,
     directory: TempDir,
     _file: SocketFile,
@@ -39,6 +47,11 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
+        Self::keeping(Duration::from_secs(PTY_KEEP_S))
+    }
+
+    /// One whose terminals go on for so long without a viewer.
+    pub(crate) fn keeping(keep: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -51,16 +64,25 @@ impl Sidecar {
         let stop = CancellationToken::new();
         let snapshots = Snapshots::new(Settings {
             program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
-            workspace,
+            workspace: workspace.clone(),
             home: directory.path().join("home"),
             identity,
             stop: stop.clone(),
         });
-        let doorway = doorway(router(engine.clone(), snapshots, Token::new(TOKEN).unwrap()), stop.clone());
+        let events = Events::new(SystemTime::now());
+        let settings = pty::Settings { workspace, identity, environment: BTreeMap::new(), keep };
+        let streams = Streams {
+            terminals: Terminals::new(settings, events.clone()),
+            tunnels: Tunnels::new([RESERVED_PORT]),
+            events,
+            upgraded: Upgraded::new(stop.clone()),
+        };
+        let router = router(engine.clone(), snapshots, streams.clone(), Token::new(TOKEN).unwrap());
+        let doorway = doorway(router, stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);
-        Self { engine, stop, doorway, socket, directory, _file: file }
+        Self { engine, stop, doorway, streams, socket, directory, _file: file }
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {

@@ -6,10 +6,13 @@
 
 mod egress;
 mod engine;
+mod events;
 mod harness;
 mod isolation;
 mod limits;
 mod process;
 mod program;
+mod pty;
 mod refusals;
 mod snapshot;
+mod tcp;
