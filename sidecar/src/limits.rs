@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox_process::serve::Bounds;
-use sandbox_protocol::limits::{EXEC_RUNNING_MAX, EXEC_TIMEOUT_MS_MAX, SNAPSHOT_S_MAX};
+use sandbox_protocol::limits::{EXEC_RUNNING_MAX, EXEC_TIMEOUT_MS_MAX, PTY_STALL_MS_MAX, SNAPSHOT_S_MAX};
 
 /// Connections served at a time; the next waits to be accepted.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -45,6 +45,8 @@ pub const FREEZE_PASSES_MAX: u32 = 50;
 
 /// Time that a shell and its foreground have to end by themselves once their terminal goes away.
 pub const PTY_HANGUP_MAX: Duration = Duration::from_secs(1);
+/// Time for which viewers that are behind hold up others.
+pub const PTY_STALL_MAX: Duration = Duration::from_millis(PTY_STALL_MS_MAX);
 /// Bytes read from a terminal at once; the kernel holds less than this.
 pub const PTY_READ_BYTES: usize = 16 * 1024;
 /// Pause before a terminal is read again that no process has open.

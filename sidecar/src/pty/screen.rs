@@ -302,3 +302,6 @@ impl Screen {
         Some(Told::Message(ServerMessage::Exit { exit_code: ended.exit_code, signal: ended.signal }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use sandbox_protocol::limits::{PTY_KEPT_BYTES, PTY_STALL_MS_MAX};
+use sandbox_protocol::limits::PTY_KEPT_BYTES;
 use sandbox_protocol::pty::{AttachQuery, PtyBody, PtyCause, PtyEnd, ServerMessage, ViewerMessage, ViewerRefusal};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
@@ -22,10 +22,7 @@ use super::error::PtyError;
 use super::screen::{Held, Screen, Size, Told, ViewerId};
 use super::tty::Tty;
 use crate::exec::tree;
-use crate::limits::{PTY_CLOSED_PAUSE, PTY_HANGUP_MAX, PTY_READ_BYTES};
-
-/// Longest that viewers that are behind hold up others.
-const STALL_MAX: Duration = Duration::from_millis(PTY_STALL_MS_MAX);
+use crate::limits::{PTY_CLOSED_PAUSE, PTY_HANGUP_MAX, PTY_READ_BYTES, PTY_STALL_MAX};
 
 /// A terminal, shared by its viewers and the task that keeps it.
 #[derive(Debug)]
@@ -193,7 +190,7 @@ impl Terminal {
         if self.screen().held() == Held::No {
             return;
         }
-        let (mut changed, patience) = (self.changed.subscribe(), Instant::now() + STALL_MAX);
+        let (mut changed, patience) = (self.changed.subscribe(), Instant::now() + PTY_STALL_MAX);
         loop {
             let held = self.screen().held();
             let waited = match held {

@@ -7,9 +7,9 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Request, StatusCode};
 use sandbox_process::link::{Driver, link};
 use sandbox_protocol::events::{Event, Happening};
-use sandbox_protocol::limits::{EVENT_READERS_MAX, EVENTS_KEPT_MAX};
+use sandbox_protocol::limits::{EVENT_HEARTBEAT_S, EVENT_READERS_MAX, EVENTS_KEPT_MAX};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::harness::{PATIENCE, Sidecar, TOKEN};
 
@@ -126,4 +126,17 @@ async fn a_stream_ends_with_the_sidecar_and_says_so() {
     let (name, _, data) = stream.next().await.unwrap();
     assert_eq!((name.as_str(), data.as_str()), ("dropped", r#"{"reason":"stopping"}"#));
     assert_eq!(stream.next().await, None);
+}
+
+#[tokio::test]
+async fn a_stream_without_events_gives_a_sign_of_life_every_fifteen_seconds() {
+    let sidecar = Sidecar::start();
+    let mut stream = Stream::open(&sidecar.socket, "", None).await.unwrap();
+    tokio::time::pause();
+    let begun = Instant::now();
+    for beat in 1..=2 {
+        let frame = timeout(PATIENCE, stream.body.frame()).await.unwrap().unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), ":\n\n");
+        assert_eq!(begun.elapsed().as_secs(), beat * EVENT_HEARTBEAT_S);
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::{PTY_CHUNK_BYTES_MAX, PTY_KEPT_BYTES, PTY_WINDOW_BYTES};
+use sandbox_protocol::limits::{PTY_CHUNK_BYTES_MAX, PTY_INPUT_BYTES_MAX, PTY_KEPT_BYTES, PTY_WINDOW_BYTES};
 use sandbox_protocol::pty::{ServerMessage, ViewerMessage};
+use sandbox_sidecar::limits::PTY_SILENT_MAX;
 use tokio::time::{Instant, timeout};
 
 use super::view::{Told, View, delete};
@@ -104,6 +105,46 @@ async fn a_viewer_that_acknowledges_is_sent_no_more_than_a_window_ahead() {
 /// Shows one line, which says that it is ready, and after a line of input the rest of so many bytes.
 fn on_demand(bytes: u64) -> String {
     format!("stty raw -echo; {}; read line; {}; read line", lines(0, 1), lines(1, bytes / LINE))
+}
+
+#[tokio::test]
+async fn who_types_more_than_is_read_still_gets_what_is_shown() {
+    let sidecar = Sidecar::start();
+    let (typed, shown) = (4 * PTY_INPUT_BYTES_MAX, 4 * PTY_WINDOW_BYTES);
+    let command =
+        format!("{}; head -c {typed} > /dev/null; echo; printf over", on_demand(shown).replace("; read line", ""));
+    let mut view = View::command(&sidecar.socket, &command).await;
+    view.until_offset(LINE).await;
+    view.say(ViewerMessage::Ack { offset: LINE }).await;
+    for _ in 0..4 {
+        view.type_in("x".repeat(PTY_INPUT_BYTES_MAX)).await;
+    }
+    let mut missed = 0;
+    loop {
+        let offset = view.offset() + missed;
+        view.say(ViewerMessage::Ack { offset }).await;
+        match view.next().await {
+            Told::Message(ServerMessage::Gap { from, to }) => missed += to - from,
+            Told::Message(ServerMessage::Exit { exit_code, .. }) => break assert_eq!(exit_code, Some(0)),
+            Told::Bytes(_) | Told::Message(_) => {}
+            Told::Closed(code) => panic!("closed with {code}"),
+        }
+    }
+    assert!(view.text().ends_with("\nover") && view.offset() + missed >= shown);
+}
+
+#[tokio::test]
+async fn a_viewer_of_whom_nothing_is_heard_is_given_up() {
+    let sidecar = Sidecar::start();
+    let mut view = View::command(&sidecar.socket, "cat").await;
+    let ptys = || sidecar.streams.terminals.list().ptys;
+    tokio::time::pause();
+    // Reads nothing, and so answers no ping.
+    tokio::time::advance(PTY_SILENT_MAX).await;
+    until(|| ptys()[0].viewers == 0).await;
+    tokio::time::resume();
+    assert_eq!(view.next().await, Told::Closed(4001));
+    assert!(ptys()[0].ended.is_none());
 }
 
 /// Bytes of memory that the process has.

@@ -83,7 +83,7 @@ async fn the_terminal_is_the_shells_own_and_jobs_are_controlled() {
     view.until("2 began\r\n").await;
     view.type_in("\x1a").await;
     view.until("Stopped").await;
-    view.type_in("jobs; kill -KILL %1; wait; exit\n").await;
+    view.type_in("jobs\nexit\nexit\n").await;
     assert_eq!(view.end().await.1, 1000);
 }
 
