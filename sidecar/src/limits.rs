@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox_process::serve::Bounds;
 use sandbox_protocol::limits::{
-    EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, SNAPSHOT_S_MAX,
+    EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, PTY_STALL_MS_MAX, SNAPSHOT_S_MAX,
 };
 
 /// Connections served at a time; the next waits to be accepted.
@@ -82,6 +82,8 @@ pub const FREEZE_PASSES_MAX: u32 = 50;
 
 /// Time that a shell and its foreground have to end by themselves once their terminal goes away.
 pub const PTY_HANGUP_MAX: Duration = Duration::from_secs(1);
+/// Time for which viewers that are behind hold up others.
+pub const PTY_STALL_MAX: Duration = Duration::from_millis(PTY_STALL_MS_MAX);
 /// Bytes read from a terminal at once; the kernel holds less than this.
 pub const PTY_READ_BYTES: usize = 16 * 1024;
 /// Pause before a terminal is read again that no process has open.
