@@ -87,6 +87,14 @@ pub enum SidecarRefusal {
     MethodNotAllowed,
     /// `attach_only` named an execution that neither runs nor is remembered.
     UnknownExecution,
+    /// The terminal is not there, or not any more.
+    UnknownTerminal,
+    /// The route is for a WebSocket, or another upgrade, and the request asks for none.
+    UpgradeRequired,
+    /// The port belongs to the sidecar.
+    PortReserved,
+    /// Nothing inside the sandbox takes connections at the port.
+    PortClosed,
     /// The id belongs to an execution with another request.
     Conflict,
     /// As many commands or processes run as may, or the sidecar is about to end. Nothing was started.
@@ -106,7 +114,7 @@ impl SidecarRefusal {
     /// Whether the same request may succeed later.
     pub const fn retryable(self) -> bool {
         match self {
-            Self::Busy | Self::Internal => true,
+            Self::Busy | Self::PortClosed | Self::Internal => true,
             Self::Unauthorized
             | Self::Forbidden
             | Self::BadRequest
@@ -114,6 +122,9 @@ impl SidecarRefusal {
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::UnknownExecution
+            | Self::UnknownTerminal
+            | Self::UpgradeRequired
+            | Self::PortReserved
             | Self::Conflict
             | Self::Interrupted => false,
         }

@@ -5,6 +5,7 @@
 
 pub mod abi;
 pub mod egress;
+pub mod events;
 pub mod exec;
 pub mod failure;
 pub mod files;
@@ -13,6 +14,7 @@ pub mod holdings;
 pub mod http;
 pub mod jobs;
 pub mod limits;
+pub mod pty;
 pub mod receipt;
 pub mod sandbox_id;
 pub mod sealed;
@@ -20,6 +22,7 @@ pub mod session;
 pub mod siwe;
 pub mod snapshot;
 pub mod ticket;
+pub mod tunnel;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

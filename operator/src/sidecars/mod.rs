@@ -120,6 +120,10 @@ fn refusal(refused: ErrorBody) -> SidecarError {
             SidecarRefusal::Unauthorized
             | SidecarRefusal::Forbidden
             | SidecarRefusal::Conflict
+            | SidecarRefusal::UnknownTerminal
+            | SidecarRefusal::UpgradeRequired
+            | SidecarRefusal::PortReserved
+            | SidecarRefusal::PortClosed
             | SidecarRefusal::Internal,
         )
         | None => SidecarError::Unreachable(refused.into()),
