@@ -66,8 +66,10 @@ pub(super) struct Inquiry {
 /// Why a relay ends.
 #[derive(Debug)]
 enum End {
-    /// The client has left, in whatever manner.
-    Client(Option<CloseFrame>),
+    /// The client is gone.
+    Gone,
+    /// The client ends the connection, and perhaps says why.
+    Left(Option<CloseFrame>),
     /// The client breaks the rules of WebSockets.
     Foul(CloseCode),
     /// The sandbox ends the connection, and says why.
@@ -107,16 +109,16 @@ impl Relay {
         };
         tracing::debug!(?end, sandbox = %sandbox.id, "a relay ends");
         let close = match &end {
-            End::Client(frame) => frame.clone(),
-            End::Foul(code) => Some(frame(*code, "")),
-            End::Closed(_) | End::Broken | End::Over(_) => None,
+            End::Left(frame) => Some(Message::Close(frame.clone())),
+            End::Foul(code) => Some(Message::Close(Some(frame(*code, "")))),
+            End::Gone | End::Closed(_) | End::Broken | End::Over(_) => None,
         };
         let bye = async {
             if let Some(farewell) = sandbox.farewell(end, fate, &lease).await {
                 pass.part(farewell, &mut client_tx).await?;
             }
-            if close.is_some() {
-                inside_tx.send(Message::Close(close)).await?;
+            if let Some(close) = close {
+                inside_tx.send(close).await?;
             }
             // One that is cut with words of the other end unread takes back what it said last.
             while client_rx.next().await.is_some_and(|said| said.is_ok()) {}
@@ -141,9 +143,9 @@ impl Pass {
     async fn up(&self, from: &mut Rx, to: &mut Tx) -> End {
         loop {
             let message = match from.next().await {
-                None => return End::Client(None),
+                None => return End::Gone,
                 Some(Err(error)) => return foul(&error),
-                Some(Ok(Message::Close(frame))) => return End::Client(frame),
+                Some(Ok(Message::Close(frame))) => return End::Left(frame),
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
                 Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => message,
             };
@@ -171,7 +173,7 @@ impl Pass {
             };
             let (kept, length) = (message.clone(), message.len());
             if to.feed(message).await.is_err() {
-                return End::Client(None);
+                return End::Gone;
             }
             // In the same breath: an ending that is on its way is not told again, and one that is not is.
             let said = match &kept {
@@ -180,7 +182,7 @@ impl Pass {
             };
             self.note(Flow::Down, said, length);
             if to.flush().await.is_err() {
-                return End::Client(None);
+                return End::Gone;
             }
         }
     }
@@ -216,7 +218,7 @@ impl Inquiry {
     async fn farewell(&self, end: End, fate: Fate, lease: &Lease) -> Option<Farewell> {
         let network = |message| (ErrorCode::NetworkError, message);
         let (error, close) = match end {
-            End::Client(_) => return None,
+            End::Gone | End::Left(_) => return None,
             End::Foul(code) => return Some(Farewell { error: None, close: frame(code, "") }),
             End::Closed(said) if said.code != CloseCode::Away => return Some(Farewell { error: None, close: said }),
             End::Closed(said) => (SANDBOX_ENDED, said),
@@ -253,7 +255,7 @@ fn foul(error: &Error) -> End {
         Error::Capacity(CapacityError::MessageTooLong { .. }) => End::Foul(CloseCode::Size),
         Error::Protocol(_) => End::Foul(CloseCode::Protocol),
         Error::Utf8(_) => End::Foul(CloseCode::Invalid),
-        _ => End::Client(None),
+        _ => End::Gone,
     }
 }
 

@@ -156,10 +156,14 @@ async fn held(shared: &Shared) -> DropGuard {
     token.drop_guard()
 }
 
-/// Begins an answer of 100 bytes, and breaks off.
+/// Begins an answer, and breaks off once that is on its way.
 async fn breaks() -> Response {
-    let halves = [Ok(Bytes::from("half")), Err(std::io::Error::other("broken"))];
-    Body::from_stream(futures::stream::iter(halves)).into_response()
+    let half = futures::stream::iter([Ok(Bytes::from("half"))]);
+    let broken = futures::stream::once(async {
+        let sent = tokio::time::timeout(std::time::Duration::from_millis(100), std::future::pending::<()>()).await;
+        Err(std::io::Error::other(sent.unwrap_err()))
+    });
+    Body::from_stream(half.chain(broken)).into_response()
 }
 
 async fn websocket(mut request: Request) -> Response {
