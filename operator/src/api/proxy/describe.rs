@@ -2,27 +2,34 @@
 
 use axum::http::{Method, StatusCode};
 use sandbox_protocol::session::Scope;
-use utoipa::IntoResponses as _;
 use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{Info, OpenApi, Paths, Required, Response, ResponsesBuilder};
+use utoipa::openapi::{
+    ComponentsBuilder, Info, OpenApi, OpenApiBuilder, Paths, Ref, Required, Response, ResponsesBuilder,
+};
 
 use super::headers::RESUME_HEADER;
 use super::route::{BELOW, ROUTES};
-use crate::api::document::{SessionErrors, refusal};
+use crate::api::document::refusal;
 use crate::api::session::TOKEN_HEADER;
 
 const TAG: &str = "inside";
-const METHODS_OF_PROGRAMS: [Method; 6] =
-    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+const METHODS_OF_PROGRAMS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-const REFUSALS: [(StatusCode, &str); 4] = [
+const REFUSALS: [(StatusCode, &str); 8] = [
+    (StatusCode::UNAUTHORIZED, "The request shows no token that is good"),
+    (StatusCode::FORBIDDEN, "The token has no scope for this"),
     (StatusCode::NOT_FOUND, "The caller has no such sandbox here, or there is no such thing in it"),
     (StatusCode::UNPROCESSABLE_ENTITY, "The sandbox does not run (`sandbox_stopped`), or was made by an older release"),
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        "Asked too often, or as much is open as may be; `Retry-After` says when to come back",
+    ),
     (
         StatusCode::BAD_GATEWAY,
         "The sandbox did not answer (`sandbox_unreachable`), or nothing listens at the port (`port_closed`)",
     ),
+    (StatusCode::SERVICE_UNAVAILABLE, "The operator is starting or ending, or the sandbox takes too long to start"),
     (StatusCode::GATEWAY_TIMEOUT, "Nothing came from inside the sandbox (`sandbox_silent`)"),
 ];
 
@@ -44,7 +51,16 @@ pub(in crate::api) fn document() -> OpenApi {
             paths.add_path_operation(format!("{BELOW}{{id}}/{path}"), vec![http(method)], item);
         }
     }
-    OpenApi::new(Info::default(), paths)
+    let mut components = ComponentsBuilder::new();
+    for (status, response) in REFUSALS.map(refusal) {
+        components = components.response(component(&status), response);
+    }
+    OpenApiBuilder::new().info(Info::default()).paths(paths).components(Some(components.build())).build()
+}
+
+/// What a refusal is called that all routes share.
+fn component(status: &str) -> String {
+    format!("Inside{status}")
 }
 
 fn operation((name, what): (String, &str), scope: Scope, inside: Vec<&str>, is_sidecars: bool) -> Operation {
@@ -73,8 +89,9 @@ fn operation((name, what): (String, &str), scope: Scope, inside: Vec<&str>, is_s
         operation = operation.parameter(parameter(name, ParameterIn::Path, "As it is inside"));
     }
     let mut responses = ResponsesBuilder::new().response("default", Response::new("What is served inside answers"));
-    for (status, response) in SessionErrors::responses().into_iter().chain(REFUSALS.map(refusal)) {
-        responses = responses.response(status, response);
+    for (status, _) in REFUSALS {
+        let shared = Ref::new(format!("#/components/responses/{}", component(status.as_str())));
+        responses = responses.response(status.as_str(), shared);
     }
     operation.responses(responses.build()).build()
 }

@@ -1,7 +1,7 @@
 //! For how long what was opened into a sandbox may stay open.
 
 use sandbox_fleet::Stay;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::ApiError;
@@ -34,7 +34,7 @@ pub(super) enum Over {
 impl Lease {
     /// Returns when neither sandbox nor token are there any more: what is in hand when the operator ends is finished.
     pub(super) async fn lost(&mut self) -> Over {
-        let mut look = interval(API_LEASE_LOOK_PAUSE);
+        let mut look = interval_at(Instant::now() + API_LEASE_LOOK_PAUSE, API_LEASE_LOOK_PAUSE);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

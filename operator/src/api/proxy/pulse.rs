@@ -34,11 +34,11 @@ fn are_pings(mut bytes: &[u8]) -> bool {
     const PING: u8 = 0x89;
     const PONG: u8 = 0x8a;
     const MASKED: u8 = 0x80;
-    const LENGTH_MAX: u8 = 125;
+    const LONGEST: u8 = 125;
     while let [PING | PONG, length, rest @ ..] = bytes {
         let mask = if length & MASKED == 0 { 0 } else { 4 };
         let length = length & !MASKED;
-        let Some(next) = rest.get(mask + usize::from(length)..).filter(|_| length <= LENGTH_MAX) else { return false };
+        let Some(next) = rest.get(mask + usize::from(length)..).filter(|_| length <= LONGEST) else { return false };
         bytes = next;
     }
     bytes.is_empty()
