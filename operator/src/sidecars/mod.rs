@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use sandbox_fleet::ports::{PortError, SidecarError, Sidecars};
+use sandbox_fleet::ports::{Pipe, PortError, SidecarError, Sidecars};
 use sandbox_fleet::sandbox::Instance;
 use sandbox_protocol::exec::{BEARER, ExecBody, ExecReply, SidecarRefusal};
 use sandbox_protocol::http::ErrorBody;
@@ -56,7 +56,7 @@ impl SocketSidecars {
     }
 
     /// A new connection to the sidecar.
-    async fn connect(&self, instance: &Instance) -> io::Result<UnixStream> {
+    async fn dial(&self, instance: &Instance) -> io::Result<UnixStream> {
         UnixStream::connect(self.places.socket(&instance.vessel)).await
     }
 
@@ -113,6 +113,13 @@ impl SocketSidecars {
         }
         let refused: ErrorBody = serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)))?;
         Err(refusal(refused))
+    }
+
+    async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
+        match self.dial(instance).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(SidecarError::NotSent(CallError::Connect(error).into())),
+        }
     }
 }
 
