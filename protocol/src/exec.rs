@@ -148,6 +148,8 @@ pub struct GapEvent {
 pub enum SidecarRefusal {
     /// The bearer token is missing or wrong.
     Unauthorized,
+    /// The ticket is right, but of another scope.
+    Forbidden,
     /// The request is not what its description demands, or names a directory that cannot be entered.
     BadRequest,
     /// The body is longer than [`EXEC_BODY_BYTES_MAX`](crate::limits::EXEC_BODY_BYTES_MAX).
@@ -158,6 +160,14 @@ pub enum SidecarRefusal {
     MethodNotAllowed,
     /// `attach_only` named an execution that neither runs nor is remembered.
     UnknownExecution,
+    /// The terminal is not there, or not any more.
+    UnknownTerminal,
+    /// The route is for a WebSocket, or another upgrade, and the request asks for none.
+    UpgradeRequired,
+    /// The port belongs to the sidecar.
+    PortReserved,
+    /// Nothing inside the sandbox takes connections at the port.
+    PortClosed,
     /// The id belongs to an execution with another request.
     Conflict,
     /// As many commands run and wait, or as many processes run, as may, or the sidecar is about to end. Nothing was started.
@@ -179,13 +189,17 @@ impl SidecarRefusal {
     /// Whether the same request may succeed later.
     pub const fn retryable(self) -> bool {
         match self {
-            Self::Busy | Self::Internal => true,
+            Self::Busy | Self::PortClosed | Self::Internal => true,
             Self::Unauthorized
+            | Self::Forbidden
             | Self::BadRequest
             | Self::TooLarge
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::UnknownExecution
+            | Self::UnknownTerminal
+            | Self::UpgradeRequired
+            | Self::PortReserved
             | Self::Conflict
             | Self::OutputLimit
             | Self::Interrupted => false,

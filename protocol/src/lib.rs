@@ -9,19 +9,24 @@ extern crate self as sandbox_protocol;
 
 pub mod abi;
 pub mod egress;
+pub mod events;
 pub mod exec;
 pub mod failure;
+pub mod files;
 pub mod fsp;
 pub mod holdings;
 pub mod http;
 pub mod jobs;
 pub mod limits;
+pub mod pty;
 pub mod receipt;
 pub mod sandbox_id;
 pub mod sealed;
 pub mod session;
 pub mod siwe;
 pub mod snapshot;
+pub mod ticket;
+pub mod tunnel;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

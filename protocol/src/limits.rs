@@ -82,6 +82,52 @@ pub const FSP_POOL_SIZE_DEFAULT: usize = 5;
 /// Connections beyond those that bursts may open.
 pub const FSP_POOL_OVERFLOW_DEFAULT: usize = 10;
 
+/// Length of a ticket for a sidecar: all scopes, the last second, and the seal.
+pub const TICKET_BYTES_MAX: usize = 128;
+/// Entries of a page of a directory that names no number.
+pub const FILES_PAGE_ENTRIES_DEFAULT: u64 = 200;
+/// Most entries of a page of a directory.
+pub const FILES_PAGE_ENTRIES_MAX: u64 = 1_000;
+/// Directories that one watch of files sees into.
+pub const FILES_WATCHED_DIRECTORIES_MAX: u64 = 4_096;
+/// Requests about files, watches among them, that one sandbox serves at a time.
+pub const FILES_RUNNING_MAX: usize = 32;
+
+/// Terminals of a sandbox, those that have ended and are still remembered among them.
+pub const PTY_TERMINALS_MAX: usize = 16;
+/// Viewers of a terminal.
+pub const PTY_VIEWERS_MAX: usize = 8;
+/// Columns of a terminal.
+pub const PTY_COLS_MAX: u16 = 1_000;
+/// Rows of a terminal.
+pub const PTY_ROWS_MAX: u16 = 1_000;
+/// Length of the name in `TERM`.
+pub const PTY_TERM_BYTES_MAX: usize = 64;
+/// Bytes that a terminal has shown and that are kept for viewers that are behind or come back.
+pub const PTY_KEPT_BYTES: usize = 512 * 1024;
+/// Bytes that a viewer may be behind before its terminal's programs are held up for it.
+pub const PTY_WINDOW_BYTES: u64 = 256 * 1024;
+/// Time for which one viewer that is behind holds up others that are not.
+pub const PTY_STALL_MS_MAX: u64 = 250;
+/// Length of a viewer's message.
+pub const PTY_INPUT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a terminal in one message.
+pub const PTY_CHUNK_BYTES_MAX: usize = 64 * 1024;
+/// Time that a terminal goes on without a viewer, and that it is remembered after its end.
+pub const PTY_KEEP_S: u64 = 600;
+
+/// Tunnels to ports of one sandbox at a time; the next is refused.
+pub const TUNNELS_MAX: usize = 256;
+/// Length of a client's message in a tunnel that is a WebSocket.
+pub const TUNNEL_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Events that a sidecar keeps for readers that come back.
+pub const EVENTS_KEPT_MAX: usize = 1_000;
+/// Readers of a sidecar's events at a time; the next is refused.
+pub const EVENT_READERS_MAX: usize = 64;
+/// Time between two signs of life in a stream without events.
+pub const EVENT_HEARTBEAT_S: u64 = 15;
+
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_S_MAX: u64 = 1_800;
 
@@ -115,8 +161,10 @@ const _: () = assert!(EXEC_TIMEOUT_MS_DEFAULT <= EXEC_TIMEOUT_MS_MAX);
 const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <= MEMORY_MB_MAX);
 const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
 const _: () = assert!(TOKEN_LIFE_S_DEFAULT <= TOKEN_LIFE_S_MAX && PAGE_ENTRIES_DEFAULT <= PAGE_ENTRIES_MAX);
+const _: () = assert!(FILES_PAGE_ENTRIES_DEFAULT <= FILES_PAGE_ENTRIES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
 const _: () = assert!(FSP_CODE_BYTES_MAX + FSP_STDIN_BYTES_MAX < FSP_MESSAGE_BYTES_MAX);
+const _: () = assert!(PTY_WINDOW_BYTES + PTY_CHUNK_BYTES_MAX as u64 <= PTY_KEPT_BYTES as u64);
 const _: () = assert!(EXEC_ID_BYTES_MAX <= u8::MAX as usize && FSP_RUNNING_MAX * 3 <= PIDS_MAX as usize);
 
 #[cfg(test)]

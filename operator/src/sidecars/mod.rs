@@ -116,9 +116,17 @@ fn refusal(refused: ErrorBody) -> SidecarError {
         Some(SidecarRefusal::Busy) => SidecarError::Busy,
         Some(SidecarRefusal::BadRequest | SidecarRefusal::TooLarge) => SidecarError::Refused(refused.message),
         Some(SidecarRefusal::NotFound | SidecarRefusal::MethodNotAllowed) => SidecarError::Outdated,
-        Some(SidecarRefusal::Unauthorized | SidecarRefusal::Conflict | SidecarRefusal::Internal) | None => {
-            SidecarError::Unreachable(refused.into())
-        }
+        Some(
+            SidecarRefusal::Unauthorized
+            | SidecarRefusal::Forbidden
+            | SidecarRefusal::Conflict
+            | SidecarRefusal::UnknownTerminal
+            | SidecarRefusal::UpgradeRequired
+            | SidecarRefusal::PortReserved
+            | SidecarRefusal::PortClosed
+            | SidecarRefusal::Internal,
+        )
+        | None => SidecarError::Unreachable(refused.into()),
     }
 }
 

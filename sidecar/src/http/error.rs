@@ -99,9 +99,15 @@ fn snapshot_status(code: SnapshotRefusal) -> StatusCode {
 fn status(code: SidecarRefusal) -> StatusCode {
     match code {
         SidecarRefusal::Unauthorized => StatusCode::UNAUTHORIZED,
+        SidecarRefusal::Forbidden => StatusCode::FORBIDDEN,
         SidecarRefusal::BadRequest => StatusCode::BAD_REQUEST,
         SidecarRefusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution => StatusCode::NOT_FOUND,
+        SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution | SidecarRefusal::UnknownTerminal => {
+            StatusCode::NOT_FOUND
+        }
+        SidecarRefusal::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
+        SidecarRefusal::PortReserved => StatusCode::FORBIDDEN,
+        SidecarRefusal::PortClosed => StatusCode::BAD_GATEWAY,
         SidecarRefusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         SidecarRefusal::Conflict => StatusCode::CONFLICT,
         SidecarRefusal::OutputLimit => StatusCode::UNPROCESSABLE_ENTITY,
