@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sandbox_process::serve::Bounds;
-use sandbox_protocol::limits::{EXEC_TIMEOUT_MS_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, SNAPSHOT_S_MAX};
+use sandbox_protocol::limits::{
+    EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, SNAPSHOT_S_MAX,
+};
 
 /// Connections served at a time; the next waits to be accepted.
 pub const CONNECTIONS_MAX: usize = 640;
@@ -78,6 +80,26 @@ pub const CLEARING_MAX: Duration = Duration::from_secs(60);
 /// Looks at a process tree that try to hold it still before it is killed in motion.
 pub const FREEZE_PASSES_MAX: u32 = 50;
 
+/// Time that a shell and its foreground have to end by themselves once their terminal goes away.
+pub const PTY_HANGUP_MAX: Duration = Duration::from_secs(1);
+/// Bytes read from a terminal at once; the kernel holds less than this.
+pub const PTY_READ_BYTES: usize = 16 * 1024;
+/// Pause before a terminal is read again that no process has open.
+pub const PTY_CLOSED_PAUSE: Duration = Duration::from_millis(50);
+/// Time between two pings to a viewer.
+pub const PTY_PING: Duration = Duration::from_secs(20);
+/// Time after which a viewer from whom nothing is heard, no answer to a ping either, is no longer one.
+pub const PTY_SILENT_MAX: Duration = Duration::from_secs(60);
+/// Time that a WebSocket's last message may take, and then its other side's.
+pub const SOCKET_CLOSE_MAX: Duration = Duration::from_millis(400);
+
+/// Time for a port inside the sandbox to take a connection.
+pub const TUNNEL_CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a tunnel on their way, in each direction.
+pub const TUNNEL_BUFFER_BYTES: usize = 64 * 1024;
+/// Time between two pings through a tunnel that is a WebSocket.
+pub const TUNNEL_PING: Duration = Duration::from_secs(30);
+
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_MAX: Duration = Duration::from_secs(SNAPSHOT_S_MAX);
 /// Time in which what an earlier restore left is cleared up.
@@ -127,6 +149,36 @@ pub const COMPRESSION_JOB_BYTES: u32 = 2 * 1024 * 1024;
 pub const DECOMPRESSION_WINDOW_LOG_MAX: u32 = 25;
 const TIB: u64 = 1 << 40;
 
+/// Length of a path in a request about files: what the kernel takes, less the end mark.
+pub const FILES_PATH_BYTES_MAX: usize = 4_095;
+/// Links that are followed on the way to a file: as many as the kernel follows.
+pub const FILES_LINKS_MAX: u32 = 40;
+/// Times that a path is resolved whose directories are moved meanwhile.
+pub const FILES_RESOLVE_TRIES_MAX: u32 = 128;
+/// Directories that one request makes on the way to its file.
+pub const FILES_PARENTS_MAX: usize = 64;
+/// Files that one request removes, or about so many; the next goes on.
+pub const FILES_REMOVED_MAX: u64 = 200_000;
+/// Paths that are told of a directory that came to a watched one with all that is in it.
+pub const FILES_FOUND_MAX: usize = 10_000;
+/// Bytes of a body that is no file's content.
+pub const FILES_BODY_BYTES_MAX: usize = 32 * 1024;
+/// Bytes read from a file at once.
+pub const FILES_CHUNK_BYTES: usize = 64 * 1024;
+/// Such chunks that wait for their reader or their writer.
+pub const FILES_CHUNKS_MAX: usize = 4;
+/// Changes that wait for the reader of a watch, before the kernel keeps them.
+pub const FILES_CHANGES_MAX: usize = 64;
+/// Time between two signs of life of a watch that has nothing to tell.
+pub const FILES_HEARTBEAT: Duration = Duration::from_secs(15);
+/// Time without a request after which the worker for files ends.
+pub const FILES_IDLE_MAX: Duration = Duration::from_secs(60);
+/// Time that the worker has to answer a request that it has in full, and to go on with an answer: one that takes more is
+/// ended.
+pub const FILES_ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Time that the worker has to end by itself.
+pub const FILES_END_MAX: Duration = Duration::from_secs(5);
+
 /// Connections to the operator's proxy at a time; the next waits to be accepted.
 pub const EGRESS_CONNECTIONS_MAX: usize = 256;
 /// Bytes of such a connection on their way, in each direction.
@@ -146,6 +198,11 @@ pub const STOP_MAX: Duration = Duration::from_secs(7);
 pub const HEALTHCHECK_MAX: Duration = Duration::from_secs(3);
 
 const _: () = assert!(KILL_MAX.as_millis() + FAREWELL_MAX.as_millis() + DRAIN_MAX.as_millis() < STOP_MAX.as_millis());
+const _: () = assert!(
+    PTY_HANGUP_MAX.as_millis() + KILL_MAX.as_millis() + 2 * SOCKET_CLOSE_MAX.as_millis() < STOP_MAX.as_millis()
+);
 const _: () = assert!(CONNECTIONS_MAX > FSP_RUNNING_MAX + FSP_QUEUED_MAX);
 const _: () = assert!(LAST_REQUEST_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
 const _: () = assert!(LAST_REQUEST_MAX.as_secs() > SNAPSHOT_S_MAX);
+const _: () = assert!(FILES_HEARTBEAT.as_secs() < FILES_ANSWER_MAX.as_secs() && FILES_RUNNING_MAX < CONNECTIONS_MAX);
+const _: () = assert!(3 * FILES_PATH_BYTES_MAX < HEADER_BYTES_MAX && 8 * FILES_PATH_BYTES_MAX < FILES_BODY_BYTES_MAX);

@@ -38,6 +38,8 @@ pub enum FilesRefusal {
     CannotMove,
     /// The offset lies beyond the file's end. 409
     BeyondEnd,
+    /// More directories than one watch sees into. 409
+    TooManyDirectories,
     /// `If-Match` or `If-None-Match` do not hold. 412
     Changed,
     /// The range lies beyond the file's end. 416
@@ -53,7 +55,7 @@ pub enum FilesRefusal {
 
 impl FilesRefusal {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::BadPath,
         Self::NameTooLong,
         Self::Outside,
@@ -68,6 +70,7 @@ impl FilesRefusal {
         Self::IsRoot,
         Self::CannotMove,
         Self::BeyondEnd,
+        Self::TooManyDirectories,
         Self::Changed,
         Self::NoSuchRange,
         Self::Unfinished,
@@ -94,7 +97,8 @@ impl FilesRefusal {
             | Self::TooManyLinks
             | Self::IsRoot
             | Self::CannotMove
-            | Self::BeyondEnd => 409,
+            | Self::BeyondEnd
+            | Self::TooManyDirectories => 409,
             Self::Changed => 412,
             Self::NoSuchRange => 416,
             Self::Unfinished | Self::WorkerLost => 503,

@@ -204,6 +204,18 @@ pub enum Status {
 }
 
 impl Status {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+            Self::Oom => "oom",
+        }
+    }
+
     /// Whether a `result` comes next.
     pub const fn is_terminal(self) -> bool {
         match self {

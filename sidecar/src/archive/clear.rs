@@ -11,40 +11,102 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::disk::{OWNER_ALL, is_no_directory, mode_of, names, open_directory, open_up};
 
+/// What came of clearing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cleared {
+    /// Files, links and directories that are gone.
+    pub(crate) removed: u64,
+    /// Nothing is left.
+    pub(crate) gone: bool,
+}
+
 /// Removes the file or tree `name` of `parent`, if there is one.
 pub(super) fn clear(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+    clear_some(parent, name, u64::MAX).map(drop)
+}
+
+/// The same, with at most about `steps_max` files touched: what is left then is still there, in another order.
+pub(crate) fn clear_some(parent: BorrowedFd<'_>, name: &CStr, steps_max: u64) -> Result<Cleared, Errno> {
     let top = match opened(parent, name) {
         Ok(top) => top,
-        Err(Errno::ENOENT) => return Ok(()),
-        Err(errno) if is_no_directory(errno) => return unlinkat(parent, name, UnlinkatFlags::NoRemoveDir),
+        Err(Errno::ENOENT) => return Ok(Cleared { removed: 0, gone: true }),
+        Err(errno) if is_no_directory(errno) => {
+            return unlinkat(parent, name, UnlinkatFlags::NoRemoveDir).map(|()| Cleared { removed: 1, gone: true });
+        }
         Err(errno) => return Err(errno),
     };
-    let mut moved = 0;
+    let mut clearing = Clearing { top: top.as_fd(), next: rand::random::<u64>() >> 1, steps: 0, removed: 0 };
     loop {
         let mut found = names(top.as_fd())?.peekable();
         if found.peek().is_none() {
             break;
         }
         for name in found {
-            remove(top.as_fd(), &name?, &mut moved)?;
+            if clearing.steps >= steps_max {
+                return Ok(Cleared { removed: clearing.removed, gone: false });
+            }
+            clearing.remove(&name?, steps_max)?;
         }
     }
-    unlinkat(parent, name, UnlinkatFlags::RemoveDir)
+    unlinkat(parent, name, UnlinkatFlags::RemoveDir)?;
+    Ok(Cleared { removed: clearing.removed + 1, gone: true })
 }
 
-/// Removes `name` of the tree's top, having moved its directories to the top.
-fn remove(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
-    if gone(top, name)? {
-        return Ok(());
-    }
-    let directory = opened(top, name)?;
-    for child in names(directory.as_fd())? {
-        let child = child?;
-        if !gone(directory.as_fd(), &child)? {
-            move_up(directory.as_fd(), &child, top, moved)?;
+struct Clearing<'top> {
+    top: BorrowedFd<'top>,
+    /// In the next name that a directory gets at the top: begun anywhere, so that what an earlier clearing left is not
+    /// in the way.
+    next: u64,
+    steps: u64,
+    removed: u64,
+}
+
+impl Clearing<'_> {
+    /// Removes `name` of the top, having moved its directories to the top; or begins to.
+    fn remove(&mut self, name: &CStr, steps_max: u64) -> Result<(), Errno> {
+        if self.gone(self.top, name)? {
+            return Ok(());
+        }
+        let directory = opened(self.top, name)?;
+        for child in names(directory.as_fd())? {
+            let child = child?;
+            if !self.gone(directory.as_fd(), &child)? {
+                self.move_up(directory.as_fd(), &child)?;
+            }
+            if self.steps >= steps_max {
+                return Ok(());
+            }
+        }
+        match unlinkat(self.top, name, UnlinkatFlags::RemoveDir) {
+            // Something was added meanwhile; it is seen in the next round.
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
+            Ok(()) => {
+                self.removed += 1;
+                Ok(())
+            }
+            Err(errno) => Err(errno),
         }
     }
-    unlinkat(top, name, UnlinkatFlags::RemoveDir)
+
+    fn gone(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+        self.steps += 1;
+        let gone = gone(parent, name)?;
+        self.removed += u64::from(gone);
+        Ok(gone)
+    }
+
+    fn move_up(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+        loop {
+            self.next += 1;
+            let free = format!("cleared-{}", self.next);
+            match renameat(parent, name, self.top, free.as_str()) {
+                Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
+                // A directory that is moved must be writable itself, since its parent is written in it.
+                Err(Errno::EACCES) if !writable(parent, name)? => drop(opened(parent, name)?),
+                other => return other,
+            }
+        }
+    }
 }
 
 /// Removes what is no directory, or an empty one; `false` for any other.
@@ -61,19 +123,6 @@ fn gone(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     }
 }
 
-fn move_up(parent: BorrowedFd<'_>, name: &CStr, top: BorrowedFd<'_>, moved: &mut u64) -> Result<(), Errno> {
-    loop {
-        *moved += 1;
-        let free = format!("cleared-{moved}");
-        match renameat(parent, name, top, free.as_str()) {
-            Err(Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR) => {}
-            // A directory that is moved must be writable itself, since its parent is written in it.
-            Err(Errno::EACCES) if !writable(parent, name)? => drop(opened(parent, name)?),
-            other => return other,
-        }
-    }
-}
-
 fn writable(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     Ok(mode_of(&fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?).contains(OWNER_ALL))
 }
@@ -82,7 +131,8 @@ fn writable(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
 fn opened(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let directory = match open_directory(parent, name.to_bytes()) {
         Err(Errno::EACCES) => {
-            fchmodat(parent, name, OWNER_ALL, FchmodatFlags::FollowSymlink)?;
+            // Not of what a link leads to, should there be one by now.
+            fchmodat(parent, name, OWNER_ALL, FchmodatFlags::NoFollowSymlink)?;
             open_directory(parent, name.to_bytes())?
         }
         other => other?,

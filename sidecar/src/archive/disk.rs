@@ -16,7 +16,7 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::
 pub(super) const OWNER_ALL: Mode = Mode::S_IRWXU;
 
 /// Opens the directory `name` of `parent`.
-pub(super) fn open_directory(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     openat(parent, name, DIRECTORY, Mode::empty())
 }
 
@@ -38,13 +38,13 @@ pub(super) fn open_up(file: impl AsFd, stat: &FileStat) -> Result<(), Errno> {
 }
 
 /// The names in a directory, in no order, each once for as long as nothing is added.
-pub(super) fn names(directory: BorrowedFd<'_>) -> Result<Names, Errno> {
+pub(crate) fn names(directory: BorrowedFd<'_>) -> Result<Names, Errno> {
     // A description of its own: it has a place of its own in the list.
     Ok(Names(Dir::from_fd(open_directory(directory, b".")?)?.into_iter()))
 }
 
 /// See [`names`].
-pub(super) struct Names(OwningIter);
+pub(crate) struct Names(OwningIter);
 
 impl Iterator for Names {
     type Item = Result<CString, Errno>;
@@ -61,7 +61,7 @@ impl Iterator for Names {
 }
 
 /// The type of a file.
-pub(super) fn type_of(stat: &FileStat) -> SFlag {
+pub(crate) fn type_of(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode & libc::S_IFMT)
 }
 

@@ -4,8 +4,8 @@
 //! nor write what the agent may not. `write` and `export` make an archive, `read` and `extract` take one, `stage` puts
 //! what was taken in the place of what was there. Not here: HTTP, users, time limits.
 
-mod clear;
-mod disk;
+pub(crate) mod clear;
+pub(crate) mod disk;
 mod error;
 mod export;
 mod extension;

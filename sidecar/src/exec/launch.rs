@@ -1,7 +1,7 @@
 //! Turns an order into a process: in a clean environment, with its three pipes and a supervisor that tells its end.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -88,6 +88,21 @@ pub(crate) async fn start(
     spawned(command).await
 }
 
+/// Starts `command`, whose three standard streams are a terminal, in `directory`. The child is its supervisor, which
+/// tells its end and stays as long as anything is left.
+pub(crate) async fn start_in_terminal(
+    mut command: Command,
+    directory: &Path,
+    identity: Option<Identity>,
+) -> Result<(Child, Reports), ExecError> {
+    let (reports, writing) = Reports::pipe().map_err(reason)?;
+    let mut plan = Plan::new(directory, identity).map_err(reason)?;
+    plan.reports(writing);
+    plan.in_terminal();
+    plan.apply(&mut command);
+    Ok((spawned(command).await?, reports))
+}
+
 async fn spawned(command: Command) -> Result<Child, ExecError> {
     match timeout(START_MAX, spawning(command)?).await {
         Ok(Ok(child)) => child.map_err(reason),
@@ -116,22 +131,23 @@ fn spawning(mut command: Command) -> Result<oneshot::Receiver<io::Result<Child>>
     Ok(spawned)
 }
 
+/// `program` in a clean environment, with nothing of the sidecar's own.
+pub(crate) fn clean(program: impl AsRef<OsStr>, directory: &Path, environment: &BTreeMap<String, String>) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().envs(ENVIRONMENT).envs(environment).env("PWD", directory).kill_on_drop(true);
+    command
+}
+
 fn command(order: &Order, directory: &Path, environment: &BTreeMap<String, String>) -> Result<Command, ExecError> {
     let inline = (!is_in_a_file(&order.code, order.language, &order.place)).then_some(order.code.as_str());
     let (program, arguments) =
         language::command(order.language, inline).ok_or(ExecError::NoLanguage(order.language))?;
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(ENVIRONMENT)
-        .envs(environment)
-        .envs(language::environment(order.language).iter().copied())
-        .env("PWD", directory);
+    let mut command = clean(program, directory, environment);
+    command.args(arguments).envs(language::environment(order.language).iter().copied());
     if order.place == Place::Fresh {
         command.env("HOME", directory).env("TMPDIR", directory);
     }
-    command.envs(&order.env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.envs(&order.env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)
 }
 

@@ -21,16 +21,18 @@ mod report;
 mod request;
 mod run;
 mod stdin;
-mod tree;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use nix::unistd::{Gid, Uid};
+use sandbox_protocol::events::Happening;
 use sandbox_protocol::exec::{ExecBody, ExecReply};
-use sandbox_protocol::fsp::{self, Load};
+use sandbox_protocol::fsp::{self, Load, Status};
 use sandbox_protocol::limits::FSP_RUNNING_MAX;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -41,13 +43,16 @@ pub use self::error::ExecError;
 pub use self::execution::{Execution, NotRunning, Standing};
 use self::feed::Budget;
 pub use self::feed::{Event, Hold, Keep, Reader, Told};
-pub(crate) use self::launch::start;
+pub(crate) use self::launch::{clean, start, start_in_terminal};
 use self::memory::Accounts;
 pub use self::order::{Invalid, Limits, Order, OutputLimit, Place};
+pub(crate) use self::order::{checked_directory, checked_env, checked_text};
 use self::registry::{Admission, Registry};
+pub(crate) use self::report::{Record, Reports};
 pub use self::request::{Manner, Mode, Named};
 use self::run::Surroundings;
 pub use self::stdin::NotTaken;
+use crate::events::Events;
 
 /// Where fresh directories are made unless told otherwise.
 const SCRATCH: &str = "/tmp";
@@ -92,14 +97,16 @@ pub struct Begun {
 impl Engine {
     /// An engine whose commands start in `workspace` and run as `identity`; `None` is the sidecar's own user.
     pub fn new(workspace: impl AsRef<Path>, identity: Option<Identity>) -> Self {
-        Self::with_environment(workspace, identity, BTreeMap::new())
+        Self::with_environment(workspace, identity, BTreeMap::new(), Events::new(SystemTime::now()))
     }
 
-    /// The same, with `environment` in the environment of all commands that do not set it themselves.
+    /// The same, with `environment` in the environment of all commands that do not set it themselves, and starts and
+    /// ends told to `events`.
     pub fn with_environment(
         workspace: impl AsRef<Path>,
         identity: Option<Identity>,
         environment: BTreeMap<String, String>,
+        events: Events,
     ) -> Self {
         let (clearing, cleared) = Clearing::new();
         let around = Surroundings {
@@ -109,6 +116,7 @@ impl Engine {
             places: Semaphore::new(FSP_RUNNING_MAX),
             accounts: Accounts::default(),
             clearing,
+            events,
             stop: CancellationToken::new(),
             pumps: TaskTracker::new(),
         };
@@ -247,7 +255,21 @@ impl Drop for Ended {
             tracing::warn!(id = self.execution.id(), error, "an execution has no result");
         }
         let begun = standing.status.is_some();
+        if begun {
+            self.shared.around.events.publish(ending(self.execution.id(), &standing));
+        }
         self.shared.registry().end(self.execution.id(), begun && self.execution.keep() == Keep::Yes);
+    }
+}
+
+fn ending(id: &str, standing: &Standing) -> Happening {
+    let ended = standing.status.filter(|_| standing.error.is_none()).map_or("error", Status::name);
+    let result = standing.ended.as_ref();
+    Happening::ExecEnded {
+        id: id.to_owned(),
+        ended: ended.to_owned(),
+        exit_code: result.and_then(|result| result.exit_code),
+        duration_ms: result.map_or(0, |result| result.duration_ms),
     }
 }
 

@@ -172,7 +172,8 @@ pub(super) fn checked_code(
     checked_text(field, code, bytes_max)
 }
 
-pub(super) fn checked_text(field: &'static str, text: String, bytes_max: usize) -> Result<String, Invalid> {
+/// A text that a process can be given.
+pub(crate) fn checked_text(field: &'static str, text: String, bytes_max: usize) -> Result<String, Invalid> {
     if text.len() > bytes_max {
         return Err(Invalid::TooLong { field, bytes: text.len(), bytes_max });
     }
@@ -182,7 +183,8 @@ pub(super) fn checked_text(field: &'static str, text: String, bytes_max: usize) 
     Ok(text)
 }
 
-pub(super) fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Invalid> {
+/// An environment that a process can be given.
+pub(crate) fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Invalid> {
     if env.len() > ENV_VARS_MAX {
         return Err(Invalid::EnvCount { count: env.len() });
     }
@@ -201,8 +203,8 @@ pub(super) fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<Stri
     Ok(env)
 }
 
-/// Links on the way are the file system's to resolve, as the user that commands run as (see `leader`).
-pub(super) fn checked_directory(cwd: String, workspace: &Path) -> Result<PathBuf, Invalid> {
+/// A directory to start in; relative ones start at `workspace`. Links on the way are the file system's to resolve, as the user that commands run as (see `leader`).
+pub(crate) fn checked_directory(cwd: String, workspace: &Path) -> Result<PathBuf, Invalid> {
     let cwd = checked_text("cwd", cwd, EXEC_CWD_BYTES_MAX)?;
     let given = Path::new(&cwd);
     let climbs = given.components().any(|part| part == Component::ParentDir);

@@ -15,33 +15,40 @@ pub(super) const RECORD_BYTES: usize = 32;
 
 /// What processes took that have been waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Spent {
+pub(crate) struct Spent {
     /// Processor time in microseconds, in user and kernel mode.
-    pub(super) cpu_us: u64,
+    pub(crate) cpu_us: u64,
     /// Most memory of the largest one, in KiB.
-    pub(super) peak_kb: u64,
+    pub(crate) peak_kb: u64,
 }
 
 /// What a supervisor tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     /// The command runs as this process, which leads a group of the same number.
-    Begun { leader: i32 },
+    Begun {
+        /// Its number.
+        leader: i32,
+    },
     /// The command has ended.
     Ended {
         /// As `waitpid` gives it.
         status: i32,
         /// Nothing that it started is left.
         alone: bool,
+        /// By what has been waited for.
         spent: Spent,
     },
     /// Nothing is left.
-    Over { spent: Spent },
+    Over {
+        /// By all of it.
+        spent: Spent,
+    },
 }
 
 /// The reading end.
 #[derive(Debug)]
-pub(super) struct Reports(Receiver);
+pub(crate) struct Reports(Receiver);
 
 impl Record {
     /// In the order of bytes of this machine, which is also the reader's.
@@ -85,7 +92,7 @@ impl Reports {
     }
 
     /// The next record; `None` when the supervisor is gone. Must be waited for to its end.
-    pub(super) async fn next(&mut self) -> Option<Record> {
+    pub(crate) async fn next(&mut self) -> Option<Record> {
         let mut bytes = [0; RECORD_BYTES];
         self.0.read_exact(&mut bytes).await.ok()?;
         Record::decode(&bytes)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::libc;
 use nix::unistd::Pid;
+use sandbox_protocol::events::Happening;
 use sandbox_protocol::fsp::{Ended, Status, Stream, Usage};
 use tokio::io::AsyncRead;
 use tokio::process::Child;
@@ -24,6 +25,7 @@ use super::order::{Order, OutputLimit, Place};
 use super::output::{Outlet, pump};
 use super::report::{Record, Spent};
 use super::{Identity, stdin, tree};
+use crate::events::Events;
 use crate::limits::FAREWELL_MAX;
 
 /// What executions need besides their orders.
@@ -39,6 +41,8 @@ pub(super) struct Surroundings {
     pub(super) places: Semaphore,
     pub(super) accounts: Accounts,
     pub(super) clearing: Clearing,
+    /// Where starts and ends are told.
+    pub(super) events: Events,
     /// Cancelled when the sidecar ends.
     pub(super) stop: CancellationToken,
     /// Holds the tasks that read and write pipes.
@@ -109,6 +113,7 @@ async fn conclude<P>(
     (begun, deadline): (Instant, Instant),
 ) -> Result<(Status, Ended), ExecError> {
     execution.tell_status(Status::Running);
+    around.events.publish(Happening::ExecStarted { id: execution.id().to_owned() });
     let kills_before = order.limits.memory_bytes.and_then(|_| kills());
     let mut running = Running::new(launched, order, (execution, around), deadline);
     let ended = CancellationToken::new();

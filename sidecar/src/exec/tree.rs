@@ -36,12 +36,12 @@ enum State {
 /// What is left of a tree that would not die in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{left} processes outlived SIGKILL by {} s", KILL_MAX.as_secs())]
-pub(super) struct Undead {
+pub(crate) struct Undead {
     left: usize,
 }
 
 /// Kills everything below `supervisor`, which must not have been waited for yet, and lets it tell and end.
-pub(super) async fn end(supervisor: Pid) -> Result<(), Undead> {
+pub(crate) async fn end(supervisor: Pid) -> Result<(), Undead> {
     // Stopped, it still adopts; running, it would follow its command out and let go of the rest.
     signal(supervisor, Signal::SIGSTOP);
     let ended = end_below(supervisor.as_raw()).await;

@@ -1,16 +1,22 @@
 //! The one place where the sidecar's errors become status codes and words for the caller.
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use sandbox_process::websocket::NotAWebSocket;
 use sandbox_protocol::exec::{BEARER, SidecarRefusal};
+use sandbox_protocol::files::{BadQuery, FilesRefusal};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::snapshot::{SnapshotErrorBody, SnapshotRefusal};
 
 use crate::archive::Failed;
 use crate::exec::ExecError;
+use crate::files::{FilesError, KeeperError};
+use crate::pty::PtyError;
 use crate::snapshot::SnapshotError;
+use crate::tunnel::TunnelError;
 
 /// A refusal on its way out.
 #[derive(Debug)]
@@ -36,6 +42,44 @@ impl ApiError {
     }
 }
 
+impl From<FilesRefusal> for ApiError {
+    fn from(code: FilesRefusal) -> Self {
+        let error = ErrorBody { code: code.to_string(), message: meaning(code).into(), retryable: code.retryable() };
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self { status, body: SnapshotErrorBody { error, fault: None } }
+    }
+}
+
+impl From<FilesError> for ApiError {
+    fn from(error: FilesError) -> Self {
+        match error {
+            FilesError::Refused(refusal) => refusal.into(),
+            FilesError::TooLarge => Self::new(SidecarRefusal::TooLarge, error.to_string()),
+            FilesError::NoRoom => Self::new(SidecarRefusal::Busy, error.to_string()),
+            // It is the agent's own worker that speaks, so nothing is told that the agent may not know.
+            FilesError::Failed { errno, .. } => {
+                Self::new(SidecarRefusal::Internal, format!("{error}: {}", errno.desc()))
+            }
+        }
+    }
+}
+
+impl From<BadQuery> for ApiError {
+    fn from(error: BadQuery) -> Self {
+        Self::new(SidecarRefusal::BadRequest, error.to_string())
+    }
+}
+
+impl From<KeeperError> for ApiError {
+    fn from(error: KeeperError) -> Self {
+        match error {
+            KeeperError::Full | KeeperError::Ending => Self::new(SidecarRefusal::Busy, error.to_string()),
+            KeeperError::Start(error) => error.into(),
+            KeeperError::Lost(_) => FilesRefusal::WorkerLost.into(),
+        }
+    }
+}
+
 impl From<ExecError> for ApiError {
     fn from(error: ExecError) -> Self {
         let code = match &error {
@@ -52,6 +96,38 @@ impl From<ExecError> for ApiError {
             | ExecError::Ending => SidecarRefusal::Busy,
             ExecError::Interrupted => SidecarRefusal::Interrupted,
             ExecError::Start(_) | ExecError::SlowStart | ExecError::Lost => SidecarRefusal::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PtyError> for ApiError {
+    fn from(error: PtyError) -> Self {
+        let code = match &error {
+            PtyError::Invalid(_) | PtyError::Size | PtyError::Term | PtyError::Since { .. } => {
+                SidecarRefusal::BadRequest
+            }
+            PtyError::Unknown => SidecarRefusal::UnknownTerminal,
+            PtyError::Full | PtyError::ManyViewers | PtyError::Ending => SidecarRefusal::Busy,
+            PtyError::Open(cause) => {
+                tracing::error!(error = cause as &dyn std::error::Error, "no terminal could be opened");
+                SidecarRefusal::Internal
+            }
+            PtyError::Start(_) => SidecarRefusal::Internal,
+        };
+        match error {
+            PtyError::Start(error) => error.into(),
+            error => Self::new(code, error.to_string()),
+        }
+    }
+}
+
+impl From<TunnelError> for ApiError {
+    fn from(error: TunnelError) -> Self {
+        let code = match error {
+            TunnelError::Reserved(_) => SidecarRefusal::PortReserved,
+            TunnelError::Closed { .. } => SidecarRefusal::PortClosed,
+            TunnelError::Full => SidecarRefusal::Busy,
         };
         Self::new(code, error.to_string())
     }
@@ -83,6 +159,39 @@ impl From<Failed> for ApiError {
         let mut error = Self::of_snapshot(code, failed.message);
         error.body.fault = failed.fault;
         error
+    }
+}
+
+pub(super) fn bad_query(rejection: QueryRejection) -> ApiError {
+    ApiError::new(SidecarRefusal::BadRequest, rejection.body_text())
+}
+
+pub(super) fn no_websocket(error: NotAWebSocket) -> ApiError {
+    ApiError::new(SidecarRefusal::UpgradeRequired, error.to_string())
+}
+
+fn meaning(code: FilesRefusal) -> &'static str {
+    match code {
+        FilesRefusal::BadPath => "the request, or the path's form, does not fit: a name is needed",
+        FilesRefusal::NameTooLong => "the path or a name in it is too long, or lies too deep",
+        FilesRefusal::Outside => "the path leads out of the workspace and the home",
+        FilesRefusal::Denied => "the agent may not do this",
+        FilesRefusal::NoSuchFile => "there is no such file or directory",
+        FilesRefusal::Exists => "there is something of this name",
+        FilesRefusal::IsDirectory => "it is a directory",
+        FilesRefusal::NotDirectory => "it, or something on the way, is no directory",
+        FilesRefusal::NotRegular => "it is a fifo, a socket or a device",
+        FilesRefusal::NotEmpty => "the directory is not empty",
+        FilesRefusal::TooManyLinks => "too many links are on the way",
+        FilesRefusal::IsRoot => "the workspace and the home themselves stay as they are",
+        FilesRefusal::CannotMove => "it cannot be moved there: into itself, or to another disk",
+        FilesRefusal::BeyondEnd => "the offset lies beyond the file's end",
+        FilesRefusal::TooManyDirectories => "there are more directories than one watch sees into",
+        FilesRefusal::Changed => "the file is not the one of the condition",
+        FilesRefusal::NoSuchRange => "the range lies beyond the file's end",
+        FilesRefusal::Unfinished => "a part is done; ask again to go on",
+        FilesRefusal::WorkerLost => "the worker was ended with the request in hand",
+        FilesRefusal::DiskFull => "the disk is full",
     }
 }
 

@@ -2,23 +2,72 @@
 
 mod auth;
 mod error;
+mod events;
 mod exec;
+mod files;
 mod fsp;
+mod pty;
 mod serve;
 mod snapshot;
+mod tcp;
+mod upgraded;
+pub mod worker;
 
 use axum::extract::State;
-use axum::routing::get;
+use axum::routing::{any, get};
 use axum::{Json, Router, middleware};
 use sandbox_protocol::exec::{HealthReply, SidecarRefusal};
+use sandbox_protocol::files::FILES;
 use sandbox_protocol::snapshot::ROUTE;
+use sandbox_protocol::{events as event_words, pty as pty_words, tunnel};
 
-pub use self::auth::Token;
+pub use self::auth::{DEMANDS, Demand, Token};
 use self::error::ApiError;
 pub use self::serve::{Doorway, SocketFile, doorway, open_port, open_socket};
+pub use self::upgraded::Upgraded;
+use crate::events::Events;
 use crate::exec::Engine;
+use crate::files::Files;
 use crate::fsp::Sessions;
+use crate::pty::Terminals;
 use crate::snapshot::Snapshots;
+use crate::tunnel::Tunnels;
+
+/// What has connections that outlive their request.
+#[derive(Debug, Clone)]
+pub struct Streams {
+    /// `/pty`.
+    pub terminals: Terminals,
+    /// `/tcp`.
+    pub tunnels: Tunnels,
+    /// `/events`.
+    pub events: Events,
+    /// Where connections are that are terminals' and tunnels' now.
+    pub upgraded: Upgraded,
+}
+
+impl Streams {
+    /// Ends all of them after the signal to stop, and returns when they have ended.
+    pub async fn stop(&self) {
+        tokio::join!(self.terminals.stop(), self.upgraded.closed());
+        self.events.close();
+    }
+
+    fn routes<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
+        let Self { terminals, tunnels, events, upgraded } = self;
+        let of_terminals = Router::new()
+            .route(pty_words::ROUTE, get(pty::open))
+            .route(&format!("{}/{{id}}", pty_words::ROUTE), get(pty::attach).delete(pty::delete))
+            .route(pty_words::LIST_ROUTE, get(pty::list))
+            .with_state(pty::Shared { terminals, upgraded: upgraded.clone() });
+        let of_tunnels = Router::new()
+            .route(&format!("{}/{{port}}", tunnel::ROUTE), get(tcp::tunnel))
+            .with_state(tcp::Shared { tunnels, upgraded });
+        let of_events =
+            Router::new().route(event_words::ROUTE, get(events::follow)).with_state(events::Shared::new(events));
+        of_terminals.merge(of_tunnels).merge(of_events)
+    }
+}
 
 /// What the routes work with.
 #[derive(Debug, Clone)]
@@ -27,18 +76,25 @@ pub struct Served {
     pub engine: Engine,
     /// Speaks the execution protocol.
     pub sessions: Sessions,
+    /// Has files served.
+    pub files: Files,
     /// Archives and restores.
     pub snapshots: Snapshots,
+    /// Terminals, tunnels, events.
+    pub streams: Streams,
 }
 
 /// The routes of a sidecar, for callers that show `token`.
 pub fn router(served: Served, token: Token) -> Router {
-    let Served { engine, sessions, snapshots } = served;
-    let of_files = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
+    let Served { engine, sessions, files, snapshots, streams } = served;
+    let of_files = Router::new().route(FILES, any(files::forward)).route("/files/{*rest}", any(files::forward));
+    let of_snapshots = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
     let guarded = Router::new()
         .merge(exec::routes())
         .merge(fsp::routes(sessions))
-        .merge(of_files)
+        .merge(of_files.with_state(files))
+        .merge(of_snapshots)
+        .merge(streams.routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(token, auth::demand_token));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -12,10 +12,14 @@ use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
+use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
+use sandbox_sidecar::files::{self, Files};
 use sandbox_sidecar::fsp::Sessions;
-use sandbox_sidecar::http::{Doorway, Served, SocketFile, Token, doorway, open_socket, router};
+use sandbox_sidecar::http::{Doorway, Served, SocketFile, Streams, Token, Upgraded, doorway, open_socket, router};
+use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::snapshot::{Settings, Snapshots};
+use sandbox_sidecar::tunnel::Tunnels;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{interval, timeout};
@@ -33,6 +37,7 @@ pub(crate) struct Sidecar {
     pub(crate) engine: Engine,
     pub(crate) stop: CancellationToken,
     pub(crate) doorway: Doorway,
+    pub(crate) files: Files,
     pub(crate) socket: PathBuf,
     directory: TempDir,
     _file: SocketFile,
@@ -40,6 +45,11 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
+        Self::with_idle(PATIENCE)
+    }
+
+    /// One whose worker for files ends after this time without a request.
+    pub(crate) fn with_idle(idle_max: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -48,8 +58,28 @@ impl Sidecar {
             std::os::unix::fs::chown(directory.path(), Some(AGENT), Some(AGENT)).unwrap();
             std::os::unix::fs::chown(&workspace, Some(AGENT), Some(AGENT)).unwrap();
         }
-        let engine = Engine::new(&workspace, identity);
+        let events = Events::new(SystemTime::now());
+        let engine = Engine::with_environment(&workspace, identity, BTreeMap::new(), events.clone());
         let stop = CancellationToken::new();
+        let terminals = pty::Settings {
+            workspace: workspace.clone(),
+            identity,
+            environment: BTreeMap::new(),
+            keep: Duration::from_secs(60),
+        };
+        let streams = Streams {
+            terminals: Terminals::new(terminals, events.clone()),
+            tunnels: Tunnels::new([]),
+            events,
+            upgraded: Upgraded::new(stop.clone()),
+        };
+        let files = Files::new(files::Settings {
+            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            served: files::Served { workspace: workspace.clone(), home: directory.path().join("home") },
+            identity,
+            idle_max,
+            stop: stop.clone(),
+        });
         let snapshots = Snapshots::new(Settings {
             program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
             workspace,
@@ -58,12 +88,16 @@ impl Sidecar {
             stop: stop.clone(),
         });
         let sessions = Sessions::new(engine.clone(), stop.clone());
-        let served = Served { engine: engine.clone(), sessions, snapshots };
+        let served = Served { engine: engine.clone(), sessions, files: files.clone(), snapshots, streams };
         let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);
-        Self { engine, stop, doorway, socket, directory, _file: file }
+        Self { engine, stop, doorway, files, socket, directory, _file: file }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {

@@ -6,6 +6,7 @@
 
 mod egress;
 mod engine;
+mod files;
 mod fsp;
 mod harness;
 mod isolation;
@@ -13,4 +14,5 @@ mod limits;
 mod process;
 mod program;
 mod refusals;
+mod scopes;
 mod snapshot;
