@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use rand::Rng as _;
-use sandbox_fsp::{Accumulator, Control, Event, Execution, FspError, Outcome};
+use sandbox_fsp::{Accumulator, Control, Event, Execution, FspError, Outcome, Place};
 use sandbox_protocol::SandboxId;
 use sandbox_protocol::exec::ExecSummary;
 use sandbox_protocol::fsp::{Ended, Execute, Extra, Language, Limits, Status, Stream};
@@ -61,7 +61,7 @@ pub(crate) async fn logs(
     output: &Output,
 ) -> Result<ExitCode, Failure> {
     let connection = inside(id, Scope::SandboxesExec, settings).await?.executions().await?;
-    follow(connection.attach(execution, 0, None).await?, Role::Watcher, output).await
+    follow(connection.attach(execution, Place::default(), None).await?, Role::Watcher, output).await
 }
 
 pub(crate) async fn list(id: SandboxId, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
