@@ -24,7 +24,7 @@ mod web;
 
 pub use self::accumulate::{Accumulator, Outcome};
 pub use self::config::{Config, ConfigError};
-pub use self::connection::{Connection, Control, Event, Execution, State};
+pub use self::connection::{Connection, Control, Event, Execution, Place, State};
 pub use self::dial::{Dial, Duplex, Link, UnixSocket};
 pub use self::error::{ErrorKind, FspError};
 pub use self::handshake::Endpoint;

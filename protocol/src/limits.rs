@@ -84,18 +84,7 @@ pub const FSP_POOL_OVERFLOW_DEFAULT: usize = 10;
 
 <<<<<<< ours
 =======
-/// Length of a ticket for a sidecar: all scopes, the last second, and the seal.
-pub const TICKET_BYTES_MAX: usize = 128;
-/// Entries of a page of a directory that names no number.
-pub const FILES_PAGE_ENTRIES_DEFAULT: u64 = 200;
-/// Most entries of a page of a directory.
-pub const FILES_PAGE_ENTRIES_MAX: u64 = 1_000;
-/// Directories that one watch of files sees into.
-pub const FILES_WATCHED_DIRECTORIES_MAX: u64 = 4_096;
-/// Requests about files, watches among them, that one sandbox serves at a time.
-pub const FILES_RUNNING_MAX: usize = 32;
-
->>>>>>> theirs
+>>>>>>> w-fsp
 /// Terminals of a sandbox, those that have ended and are still remembered among them.
 pub const PTY_TERMINALS_MAX: usize = 16;
 /// Viewers of a terminal.
@@ -142,7 +131,7 @@ pub const FILES_WATCHED_DIRECTORIES_MAX: u64 = 4_096;
 /// Requests about files, watches among them, that one sandbox serves at a time.
 pub const FILES_RUNNING_MAX: usize = 32;
 =======
->>>>>>> theirs
+>>>>>>> w-fsp
 
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_S_MAX: u64 = 1_800;

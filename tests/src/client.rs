@@ -90,6 +90,6 @@ impl Client {
     /// # Errors
     /// `sandbox` cannot be started.
     pub async fn exec(&self, sandbox: &str, script: &str) -> Result<Output> {
-        self.run(&["exec", "--within", "120", sandbox, "--", script]).await
+        self.run(&["run", "--within", "120", sandbox, "--", script]).await
     }
 }

@@ -16,6 +16,15 @@ pub(super) struct Book {
     entries: HashMap<String, Entry>,
 }
 
+/// How much of an execution is known: where it is taken up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Number of the last message; 0 for none.
+    pub seq: u64,
+    /// Bytes of output up to there, those that were lost among them.
+    pub output_bytes: u64,
+}
+
 /// When an execution is given up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
@@ -27,8 +36,8 @@ pub(super) struct Deadline {
 #[derive(Debug)]
 pub(super) struct Entry {
     feed: Arc<Feed>,
-    /// Number of its last message.
-    seq: u64,
+    /// What has come of it.
+    place: Place,
     acked: bool,
     /// It was looked for after the link broke.
     attached_again: bool,
@@ -57,24 +66,24 @@ pub(super) enum Violation {
 }
 
 impl Entry {
-    /// One whose messages up to `seq` are known.
-    pub(super) fn new(feed: Arc<Feed>, seq: u64, deadline: Option<Deadline>) -> Self {
-        Self { feed, seq, acked: seq > 0, attached_again: false, wish: Wish::GoOn, deadline }
+    /// One that is known up to a place.
+    pub(super) fn new(feed: Arc<Feed>, place: Place, deadline: Option<Deadline>) -> Self {
+        Self { feed, place, acked: place.seq > 0, attached_again: false, wish: Wish::GoOn, deadline }
     }
 
     /// Whether a message with this number is new. The numbers are contiguous, or a gap has said so before.
     fn is_new(&mut self, seq: u64) -> Result<bool, Violation> {
-        let expected = self.seq + 1;
+        let expected = self.place.seq + 1;
         if seq > expected {
             return Err(Violation::Jump { expected, found: seq });
         }
         let new = seq == expected;
-        self.seq = self.seq.max(seq);
+        self.place.seq = self.place.seq.max(seq);
         Ok(new)
     }
 
     fn push(&self, event: Event) -> Result<(), Violation> {
-        self.feed.push(event, self.seq).map_err(|_| Violation::Overrun)
+        self.feed.push(event, self.place.seq).map_err(|_| Violation::Overrun)
     }
 }
 
@@ -123,7 +132,7 @@ impl Book {
         let attach = |(id, entry): (&String, &mut Entry)| {
             entry.attached_again = true;
             let credit_bytes = entry.feed.fresh_credit();
-            let attach = ClientMessage::Attach { id: id.clone(), after_seq: entry.seq, credit_bytes };
+            let attach = ClientMessage::Attach { id: id.clone(), after_seq: entry.place.seq, credit_bytes };
             let cancel = (entry.wish == Wish::End).then(|| ClientMessage::Cancel { id: id.clone() });
             [Some(attach), cancel]
         };
@@ -151,7 +160,7 @@ impl Book {
     pub(super) fn link_broke(&mut self) {
         self.entries.values().for_each(|entry| entry.feed.link_broke());
         for (_, entry) in self.entries.extract_if(|_, entry| entry.wish == Wish::GoOnUnheard) {
-            entry.feed.end(Event::Detached, entry.seq);
+            entry.feed.end(Event::Detached, entry.place.seq);
         }
     }
 
@@ -201,7 +210,10 @@ impl Entry {
                 self.push(Event::Ack)?;
             }
             ServerBody::Status(status) => self.push(Event::Status(status))?,
-            ServerBody::Output(stream, data) => self.push(Event::Output(stream, data))?,
+            ServerBody::Output(stream, data) => {
+                self.place.output_bytes += data.len() as u64;
+                self.push(Event::Output(stream, data))?;
+            }
             ServerBody::Result(ended) => {
                 self.push(Event::Ended(ended))?;
                 return Ok(true);
@@ -222,16 +234,18 @@ impl Entry {
         Ok(false)
     }
 
+    /// `bytes` are those of all output before the next message.
     fn skip(&mut self, from_seq: u64, to_seq: u64, bytes: u64) -> Result<(), Violation> {
-        let expected = self.seq + 1;
+        let expected = self.place.seq + 1;
         if from_seq > expected {
             return Err(Violation::Jump { expected, found: from_seq });
         }
         if to_seq < expected {
             return Ok(());
         }
-        self.seq = to_seq;
-        self.push(Event::Gap { from_seq: expected, to_seq, bytes })
+        let lost = bytes.saturating_sub(self.place.output_bytes);
+        self.place = Place { seq: to_seq, output_bytes: self.place.output_bytes + lost };
+        self.push(Event::Gap { from_seq: expected, to_seq, bytes: lost })
     }
 
     fn failure(&self, code: ErrorCode, mut message: String, retryable: bool) -> FspError {

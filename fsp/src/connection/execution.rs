@@ -8,6 +8,7 @@ use sandbox_protocol::limits::FSP_CHUNK_BYTES_MAX;
 use tokio::sync::mpsc;
 
 use super::Command;
+use super::book::Place;
 use super::driver::Dropped;
 use super::feed::{Event, Feed};
 use crate::accumulate::{Accumulator, Outcome};
@@ -19,7 +20,7 @@ use crate::error::FspError;
 pub struct Execution {
     control: Control,
     dropped: Arc<Dropped>,
-    last_seq: u64,
+    place: Place,
     over: bool,
 }
 
@@ -33,8 +34,8 @@ pub struct Control {
 }
 
 impl Execution {
-    pub(super) fn new(control: Control, dropped: Arc<Dropped>, last_seq: u64) -> Self {
-        Self { control, dropped, last_seq, over: false }
+    pub(super) fn new(control: Control, dropped: Arc<Dropped>, place: Place) -> Self {
+        Self { control, dropped, place, over: false }
     }
 
     /// Its id.
@@ -42,9 +43,9 @@ impl Execution {
         &self.control.id
     }
 
-    /// Number of the last message that was handed out: where another client may attach.
-    pub fn last_seq(&self) -> u64 {
-        self.last_seq
+    /// How much of it was handed out: where another client may take it up.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// A handle to steer it with.
@@ -65,8 +66,13 @@ impl Execution {
         }
         match feed.take().await {
             Ok(Some((event, seq))) => {
-                self.last_seq = self.last_seq.max(seq);
-                self.over |= matches!(event, Event::Ended(_) | Event::Detached);
+                self.place.seq = self.place.seq.max(seq);
+                match &event {
+                    Event::Output(_, data) => self.place.output_bytes += data.len() as u64,
+                    Event::Gap { bytes, .. } => self.place.output_bytes += bytes,
+                    Event::Ended(_) | Event::Detached => self.over = true,
+                    Event::Ack | Event::Status(_) => {}
+                }
                 Ok(Some(event))
             }
             over => {

@@ -16,6 +16,7 @@ use sandbox_protocol::fsp::{ClientMessage, Execute, Extension, Extensions, Load}
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::book::Entry;
+pub use self::book::Place;
 use self::driver::{Driver, Dropped};
 pub use self::execution::{Control, Execution};
 pub use self::feed::Event;
@@ -123,19 +124,19 @@ impl Connection {
         }
         request.extra.credit_bytes = self.credit();
         let limit_ms = request.limits.timeout_ms;
-        self.start(request.id.clone(), 0, Some(limit_ms), ClientMessage::Execute(Box::new(request))).await
+        self.start(request.id.clone(), Place::default(), Some(limit_ms), ClientMessage::Execute(Box::new(request)))
+            .await
     }
 
-    /// Takes up an execution that was started before, behind the message `after_seq` (0: from its beginning).
-    /// `limit_ms` is the time in which it must end.
+    /// Takes up an execution that was started before, behind `place`. `limit_ms` is the time in which it must end.
     ///
     /// # Errors
     /// `replay` was not granted, or the connection is closed. All else comes from the [`Execution`]: one that the sandbox
     /// does not know ends with [`FspError::Server`] and `UNKNOWN_EXECUTION`.
-    pub async fn attach(&self, id: &str, after_seq: u64, limit_ms: Option<u64>) -> Result<Execution, FspError> {
+    pub async fn attach(&self, id: &str, place: Place, limit_ms: Option<u64>) -> Result<Execution, FspError> {
         self.needs(Extension::Replay)?;
-        let opening = ClientMessage::Attach { id: id.to_owned(), after_seq, credit_bytes: self.credit() };
-        self.start(id.to_owned(), after_seq, limit_ms, opening).await
+        let opening = ClientMessage::Attach { id: id.to_owned(), after_seq: place.seq, credit_bytes: self.credit() };
+        self.start(id.to_owned(), place, limit_ms, opening).await
     }
 
     /// Ends an execution of this sandbox, whoever started it. Whether it is known is not told.
@@ -149,7 +150,7 @@ impl Connection {
     async fn start(
         &self,
         id: String,
-        after_seq: u64,
+        place: Place,
         limit_ms: Option<u64>,
         opening: ClientMessage,
     ) -> Result<Execution, FspError> {
@@ -158,10 +159,10 @@ impl Connection {
             at: tokio::time::Instant::now() + Duration::from_millis(limit_ms.saturating_add(TIMEOUT_SLACK_MS)),
             limit_ms,
         });
-        let entry = Entry::new(Arc::clone(&feed), after_seq, deadline);
+        let entry = Entry::new(Arc::clone(&feed), place, deadline);
         self.send(Command::Open { id: id.clone(), entry, opening }).await?;
         let control = Control::new(id, feed, self.commands.clone(), Arc::clone(&self.granted));
-        Ok(Execution::new(control, Arc::clone(&self.dropped), after_seq))
+        Ok(Execution::new(control, Arc::clone(&self.dropped), place))
     }
 
     fn needs(&self, extension: Extension) -> Result<(), FspError> {

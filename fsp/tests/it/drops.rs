@@ -104,7 +104,7 @@ async fn an_announced_gap_is_handed_on_and_what_overlaps_it_is_not_doubled() {
     peer.say("e", Some(1), ServerBody::Ack).await;
     peer.say("e", Some(2), stdout("a ")).await;
     peer.say("e", None, ServerBody::Gap { from_seq: 1, to_seq: 2, bytes: 2 }).await;
-    peer.say("e", None, ServerBody::Gap { from_seq: 2, to_seq: 5, bytes: 70 }).await;
+    peer.say("e", None, ServerBody::Gap { from_seq: 2, to_seq: 5, bytes: 72 }).await;
     peer.say("e", Some(5), stdout("lost ")).await;
     peer.say("e", Some(6), stdout("b ")).await;
     peer.say("e", Some(7), ended()).await;

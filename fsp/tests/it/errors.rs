@@ -1,7 +1,7 @@
 //! The table of what goes wrong: which kind it is, and whether to try again.
 
 use sandbox_fsp::limits::{EXECUTIONS_MAX, TIMEOUT_SLACK_MS};
-use sandbox_fsp::{Connection, ErrorKind, Event, FspError, State};
+use sandbox_fsp::{Connection, ErrorKind, Event, FspError, Place, State};
 use sandbox_protocol::fsp::{ClientMessage, ErrorCode, Extension, ServerBody, Signal, Status};
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Message;
@@ -207,7 +207,10 @@ async fn what_was_not_granted_is_not_asked_for() {
     request.extra.cwd = Some("/workspace".into());
     let refused = connection.execute(request).await.unwrap_err();
     assert!(matches!(refused, FspError::NotGranted(Extension::Cwd)));
-    assert!(matches!(connection.attach("e", 0, None).await, Err(FspError::NotGranted(Extension::Replay))));
+    assert!(matches!(
+        connection.attach("e", Place::default(), None).await,
+        Err(FspError::NotGranted(Extension::Replay))
+    ));
     let running = connection.execute(execute("e")).await.unwrap();
     let control = running.control();
     assert!(matches!(control.signal(Signal::Int).await, Err(FspError::NotGranted(Extension::Signal))));

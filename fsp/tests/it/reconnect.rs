@@ -1,6 +1,6 @@
 //! The pace of attempts, and what is told when they were in vain.
 
-use sandbox_fsp::{Connection, ErrorKind, Event, FspError, State};
+use sandbox_fsp::{Connection, ErrorKind, Event, FspError, Place, State};
 use sandbox_protocol::fsp::{ClientMessage, ErrorCode, Extension, ServerBody};
 use tokio::time::Instant;
 
@@ -142,7 +142,7 @@ async fn without_listeners_executions_go_on_where_they_can_be_found_again() {
     peer.hear_execute().await;
     drop(running);
     assert_eq!(peer.hear().await, Some(ClientMessage::Detach { id: "e".into() }));
-    let again = connection.attach("e", 4, None).await.unwrap();
+    let again = connection.attach("e", Place { seq: 4, output_bytes: 9 }, None).await.unwrap();
     let attach = ClientMessage::Attach { id: "e".into(), after_seq: 4, credit_bytes: None };
     assert_eq!(peer.hear().await, Some(attach));
     peer.say("e", None, ServerBody::Attached { next_seq: 5 }).await;

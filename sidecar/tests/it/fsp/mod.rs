@@ -1,5 +1,6 @@
 //! The execution protocol, message by message.
 
+mod client;
 mod extensions;
 mod fresh;
 mod link;
