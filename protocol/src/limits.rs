@@ -82,9 +82,6 @@ pub const FSP_POOL_SIZE_DEFAULT: usize = 5;
 /// Connections beyond those that bursts may open.
 pub const FSP_POOL_OVERFLOW_DEFAULT: usize = 10;
 
-<<<<<<< ours
-=======
->>>>>>> w-fsp
 /// Terminals of a sandbox, those that have ended and are still remembered among them.
 pub const PTY_TERMINALS_MAX: usize = 16;
 /// Viewers of a terminal.
@@ -119,7 +116,6 @@ pub const EVENTS_KEPT_MAX: usize = 1_000;
 pub const EVENT_READERS_MAX: usize = 64;
 /// Time between two signs of life in a stream without events.
 pub const EVENT_HEARTBEAT_S: u64 = 15;
-<<<<<<< ours
 /// Length of a ticket for a sidecar: all scopes, the last second, and the seal.
 pub const TICKET_BYTES_MAX: usize = 128;
 /// Entries of a page of a directory that names no number.
@@ -130,8 +126,6 @@ pub const FILES_PAGE_ENTRIES_MAX: u64 = 1_000;
 pub const FILES_WATCHED_DIRECTORIES_MAX: u64 = 4_096;
 /// Requests about files, watches among them, that one sandbox serves at a time.
 pub const FILES_RUNNING_MAX: usize = 32;
-=======
->>>>>>> w-fsp
 
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_S_MAX: u64 = 1_800;
