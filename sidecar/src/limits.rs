@@ -67,6 +67,8 @@ pub const KILL_PAUSE: Duration = Duration::from_millis(2);
 pub const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// Time between two looks at the memory of executions, at the least: for that long one may have more than its limit.
 pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Time between two looks at whom the kernel killed in an execution's control group.
+pub const GROUP_LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// How many times as long as a look the pause after it is: looking takes a tenth of a processor at most.
 pub const LOOK_SHARE: u32 = 10;
 /// Fresh directories that wait to be cleared away.
