@@ -18,6 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{ForkResult, chdir, fchdir, fork, setgroups, setresgid, setresuid, setsid, write};
+use rustix::process::setpriority_process;
 use sandbox_protocol::limits::OPEN_FILES_MAX;
 use tokio::process::Command;
 
@@ -31,6 +32,9 @@ const FIRST_OTHER_FD: libc::c_uint = 3;
 
 /// How ready commands are to be ended when memory runs out, so that the sidecar, at 0, is not.
 const OOM_SCORE: &[u8] = b"500";
+
+/// How far commands stand back for the sidecar, whose answers must not wait for a thousand of them.
+const NICENESS: i32 = 10;
 
 /// What a leader becomes.
 pub(super) struct Plan {
@@ -73,6 +77,7 @@ impl Plan {
         setsid()?;
         umask(Mode::from_bits_truncate(0o022));
         prefer_for_oom()?;
+        setpriority_process(None, NICENESS)?;
         limit_resources()?;
         each_fd_from(FIRST_OTHER_FD, libc::CLOSE_RANGE_CLOEXEC, close_on_exec);
         if let Some(identity) = self.identity {

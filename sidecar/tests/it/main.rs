@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests end a test as its own body would
 
+mod contained;
 mod egress;
 mod engine;
 mod files;
@@ -14,4 +15,6 @@ mod process;
 mod program;
 mod refusals;
 mod scopes;
+mod separation;
 mod snapshot;
+mod survival;
