@@ -20,6 +20,7 @@ pub mod session;
 pub mod siwe;
 pub mod snapshot;
 pub mod ticket;
+pub mod users;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;
