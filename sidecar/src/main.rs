@@ -16,7 +16,7 @@ use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::files::{self, Files, Served};
 use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router, worker};
-use sandbox_sidecar::limits::{FILES_IDLE_MAX, STOP_MAX};
+use sandbox_sidecar::limits::{FILES_ANSWER_MAX, FILES_IDLE_MAX, STOP_MAX};
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
 use sandbox_sidecar::{egress, first, healthcheck};
 use tokio::time::timeout;
@@ -104,6 +104,7 @@ async fn serve(config: Config) -> Result<()> {
         served: Served { workspace: workspace.clone(), home: config.home.clone() },
         identity,
         idle_max: FILES_IDLE_MAX,
+        answer_max: FILES_ANSWER_MAX,
         stop: stop.clone(),
     });
     let way_out = way_out(config.egress, &stop).await?;

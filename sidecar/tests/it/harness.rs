@@ -41,11 +41,12 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
-        Self::with_idle(PATIENCE)
+        Self::with_patience(PATIENCE, PATIENCE)
     }
 
-    /// One whose worker for files ends after this time without a request.
-    pub(crate) fn with_idle(idle_max: Duration) -> Self {
+    /// One whose worker for files ends after `idle_max` without a request, and is ended where it does not answer for
+    /// `answer_max`.
+    pub(crate) fn with_patience(idle_max: Duration, answer_max: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -64,6 +65,7 @@ impl Sidecar {
             served: Served { workspace: workspace.clone(), home: directory.path().join("home") },
             identity,
             idle_max,
+            answer_max,
             stop: stop.clone(),
         });
         let snapshots = Snapshots::new(Settings {
