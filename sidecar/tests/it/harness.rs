@@ -50,29 +50,21 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
-<<<<<<< HEAD
-        Self::with(PATIENCE, Duration::from_secs(PTY_KEEP_S))
-    }
-
-    /// One whose worker for files ends after this time without a request.
-    pub(crate) fn with_idle(idle_max: Duration) -> Self {
-        Self::with(idle_max, Duration::from_secs(PTY_KEEP_S))
-    }
-
-    /// One whose terminals go on for so long without a viewer.
-    pub(crate) fn keeping(keep: Duration) -> Self {
-        Self::with(PATIENCE, keep)
-    }
-
-    fn with(idle_max: Duration, keep: Duration) -> Self {
-=======
-        Self::with_patience(PATIENCE, PATIENCE)
+        Self::with((PATIENCE, PATIENCE), Duration::from_secs(PTY_KEEP_S))
     }
 
     /// One whose worker for files ends after `idle_max` without a request, and is ended where it does not answer for
     /// `answer_max`.
     pub(crate) fn with_patience(idle_max: Duration, answer_max: Duration) -> Self {
->>>>>>> w-files
+        Self::with((idle_max, answer_max), Duration::from_secs(PTY_KEEP_S))
+    }
+
+    /// One whose terminals go on for so long without a viewer.
+    pub(crate) fn keeping(keep: Duration) -> Self {
+        Self::with((PATIENCE, PATIENCE), keep)
+    }
+
+    fn with((idle_max, answer_max): (Duration, Duration), keep: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
