@@ -13,6 +13,7 @@ pub struct Accumulator {
     stdout: BytesMut,
     stderr: BytesMut,
     dropped_bytes: u64,
+    received_bytes: u64,
     lost_bytes: u64,
     ended: Option<Ended>,
 }
@@ -49,6 +50,7 @@ impl Accumulator {
             stdout: BytesMut::new(),
             stderr: BytesMut::new(),
             dropped_bytes: 0,
+            received_bytes: 0,
             lost_bytes: 0,
             ended: None,
         }
@@ -59,7 +61,7 @@ impl Accumulator {
         match event {
             Event::Status(status) => self.status = Some(status),
             Event::Output(stream, data) => self.keep(stream, &data),
-            Event::Gap { bytes, .. } => self.lost_bytes += bytes,
+            Event::Gap { bytes, .. } => self.lost_bytes = bytes.saturating_sub(self.received_bytes),
             Event::Ended(ended) => self.ended = Some(ended),
             Event::Ack | Event::Detached => {}
         }
@@ -68,6 +70,11 @@ impl Accumulator {
     /// Whether the state has come that a result follows.
     pub fn is_terminal(&self) -> bool {
         self.status.is_some_and(Status::is_terminal)
+    }
+
+    /// What was kept of stdout and stderr, whatever became of it.
+    pub fn output(self) -> (Bytes, Bytes) {
+        (self.stdout.freeze(), self.stderr.freeze())
     }
 
     /// What became of it; `None` where no result has come.
@@ -96,6 +103,7 @@ impl Accumulator {
         let room = data.len().min(self.bytes_max - kept.len());
         kept.extend_from_slice(&data[..room]);
         self.dropped_bytes += (data.len() - room) as u64;
+        self.received_bytes += data.len() as u64;
     }
 }
 
@@ -122,7 +130,7 @@ mod tests {
             output(Stream::Stdout, "abc"),
             output(Stream::Stderr, "x"),
             output(Stream::Stdout, "def"),
-            Event::Gap { from_seq: 6, to_seq: 9, bytes: 11 },
+            Event::Gap { from_seq: 6, to_seq: 9, bytes: 18 },
             Event::Status(Status::Failed),
             ended(Some(3)),
         ];

@@ -1,8 +1,8 @@
 //! A connection to a port inside a sandbox: `GET /tcp/{port}` of a sidecar.
 //!
 //! By `Upgrade: tcp` the bytes after the answer 101 are the port's, in both directions, and either side may end its own.
-//! As a WebSocket, bytes are binary messages, cut anywhere. There an empty one ends the client's direction; when the port
-//! ends its own, or the client closes, the WebSocket ends, after what had been received was passed on.
+//! As a WebSocket, bytes are binary messages, cut anywhere. WebSockets know no half-close, so there an empty message ends
+//! the client's direction, and when the port ends its own the WebSocket ends. What a client sent before it closes arrives.
 
 /// Path of the route, before `/{port}`.
 pub const ROUTE: &str = "/tcp";

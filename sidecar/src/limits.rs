@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox_process::serve::Bounds;
 use sandbox_protocol::limits::{
-    EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, SNAPSHOT_S_MAX,
+    EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, PTY_STALL_MS_MAX, SNAPSHOT_S_MAX,
 };
 
 /// Connections served at a time; the next waits to be accepted.
@@ -67,6 +67,8 @@ pub const KILL_PAUSE: Duration = Duration::from_millis(2);
 pub const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// Time between two looks at the memory of executions, at the least: for that long one may have more than its limit.
 pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Time between two looks at whom the kernel killed in an execution's control group.
+pub const GROUP_LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// How many times as long as a look the pause after it is: looking takes a tenth of a processor at most.
 pub const LOOK_SHARE: u32 = 10;
 /// Fresh directories that wait to be cleared away.
@@ -82,6 +84,8 @@ pub const FREEZE_PASSES_MAX: u32 = 50;
 
 /// Time that a shell and its foreground have to end by themselves once their terminal goes away.
 pub const PTY_HANGUP_MAX: Duration = Duration::from_secs(1);
+/// Time for which viewers that are behind hold up others.
+pub const PTY_STALL_MAX: Duration = Duration::from_millis(PTY_STALL_MS_MAX);
 /// Bytes read from a terminal at once; the kernel holds less than this.
 pub const PTY_READ_BYTES: usize = 16 * 1024;
 /// Pause before a terminal is read again that no process has open.

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// The server inside every sandbox. Settings come from the environment: SIDECAR_PORT, SIDECAR_SOCKET,
-/// SIDECAR_AUTH_TOKEN, SIDECAR_EGRESS_SOCKET, AGENT_WORKSPACE_ROOT, AGENT_HOME, AGENT_UID, AGENT_GID.
+/// SIDECAR_AUTH_TOKEN, SIDECAR_EGRESS_SOCKET, SIDECAR_CGROUP, AGENT_WORKSPACE_ROOT, AGENT_HOME, AGENT_UID, AGENT_GID.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -97,7 +97,13 @@ async fn serve(config: Config) -> Result<()> {
     let stop = signals::shutdown()?;
     let identity = identity(config.agent);
     let events = Events::new(SystemTime::now());
-    let engine = Engine::with_environment(workspace, identity, config.environment(), events.clone());
+    let engine = match &config.cgroup {
+        None => Engine::with_environment(workspace, identity, config.environment(), events.clone()),
+        Some(groups) => {
+            Engine::with_groups(workspace, identity, config.environment(), (events.clone(), groups.as_path()))
+                .with_context(|| format!("SIDECAR_CGROUP={}", groups.display()))?
+        }
+    };
     let snapshots = Snapshots::new(Settings {
         program: snapshot::own_program(),
         workspace: workspace.clone(),

@@ -20,6 +20,7 @@ mod operations;
 mod operators;
 mod packaging;
 mod pool;
+mod proxy;
 mod quotes;
 mod refusals;
 mod runtime;

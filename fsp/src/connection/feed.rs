@@ -29,7 +29,7 @@ pub enum Event {
         from_seq: u64,
         /// Number of the last.
         to_seq: u64,
-        /// Bytes of output that they held.
+        /// Bytes of output before the next message, from the execution's beginning.
         bytes: u64,
     },
     /// It has ended. Nothing comes after this.

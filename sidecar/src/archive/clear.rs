@@ -67,7 +67,12 @@ impl Clearing<'_> {
         if self.gone(self.top, name)? {
             return Ok(());
         }
-        let directory = opened(self.top, name)?;
+        let directory = match opened(self.top, name) {
+            // It has become something else meanwhile; that is seen in the next round.
+            Err(Errno::ENOENT | Errno::EOPNOTSUPP) => return Ok(()),
+            Err(errno) if is_no_directory(errno) => return Ok(()),
+            directory => directory?,
+        };
         for child in names(directory.as_fd())? {
             let child = child?;
             if !self.gone(directory.as_fd(), &child)? {

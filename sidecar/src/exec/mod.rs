@@ -1,10 +1,11 @@
 //! The execution engine: runs each id once, answers every repeat of it, and ends what it started.
 //!
 //! [`Engine::begin`] is the one way in. `order` and `request` check, `registry` decides, `run` waits for a place,
-//! `launch` and `leader` start, `report`, `memory` and `tree` watch and end; `output` and `stdin` are a program's pipes,
+//! `launch` and `leader` start, `report`, `memory`, `cgroup` and `tree` watch and end; `output` and `stdin` are a program's pipes,
 //! `feed` what is told of it, `clear` tidies up after it. Not here: HTTP, WebSockets, tokens, and any way to run
 //! something as the sidecar's own user where the sidecar is root.
 
+mod cgroup;
 mod clear;
 mod error;
 mod execution;
@@ -25,6 +26,7 @@ pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -38,6 +40,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::cgroup::Delegation;
 use self::clear::{Cleared, Clearing};
 pub use self::error::ExecError;
 pub use self::execution::{Execution, NotRunning, Standing};
@@ -108,6 +111,29 @@ impl Engine {
         environment: BTreeMap<String, String>,
         events: Events,
     ) -> Self {
+        Self::build(workspace.as_ref(), identity, environment, (events, None))
+    }
+
+    /// The same, with a control group for each execution beneath the one at `groups`.
+    ///
+    /// # Errors
+    /// That one cannot be used.
+    pub fn with_groups(
+        workspace: impl AsRef<Path>,
+        identity: Option<Identity>,
+        environment: BTreeMap<String, String>,
+        (events, groups): (Events, &Path),
+    ) -> io::Result<Self> {
+        let delegation = Delegation::at(groups)?;
+        Ok(Self::build(workspace.as_ref(), identity, environment, (events, Some(delegation))))
+    }
+
+    fn build(
+        workspace: &Path,
+        identity: Option<Identity>,
+        environment: BTreeMap<String, String>,
+        (events, delegation): (Events, Option<Delegation>),
+    ) -> Self {
         let (clearing, cleared) = Clearing::new();
         let around = Surroundings {
             identity,
@@ -115,13 +141,14 @@ impl Engine {
             scratch: SCRATCH.into(),
             places: Semaphore::new(FSP_RUNNING_MAX),
             accounts: Accounts::default(),
+            delegation,
             clearing,
             events,
             stop: CancellationToken::new(),
             pumps: TaskTracker::new(),
         };
         let shared = Shared {
-            workspace: workspace.as_ref().to_owned(),
+            workspace: workspace.to_owned(),
             around: Arc::new(around),
             hasher: RandomState::new(),
             registry: Mutex::default(),

@@ -1,7 +1,7 @@
 //! An execution's course: wait for a place, start, watch, end, tell.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use sandbox_protocol::fsp::{Ended, Status, Stream, Usage};
 use tokio::io::AsyncRead;
 use tokio::process::Child;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::cgroup::{Delegation, Group};
 use super::clear::Clearing;
 use super::error::ExecError;
 use super::execution::Execution;
@@ -26,7 +27,7 @@ use super::output::{Outlet, pump};
 use super::report::{Record, Spent};
 use super::{Identity, stdin, tree};
 use crate::events::Events;
-use crate::limits::FAREWELL_MAX;
+use crate::limits::{FAREWELL_MAX, GROUP_LOOK_PAUSE};
 
 /// What executions need besides their orders.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(super) struct Surroundings {
     /// Those that may run at a time; the next waits.
     pub(super) places: Semaphore,
     pub(super) accounts: Accounts,
+    /// Where executions have control groups of their own.
+    pub(super) delegation: Option<Delegation>,
     pub(super) clearing: Clearing,
     /// Where starts and ends are told.
     pub(super) events: Events,
@@ -64,6 +67,7 @@ enum Cause {
 /// A command that runs.
 struct Running<'a> {
     launched: Launched,
+    group: Option<Group>,
     account: Option<Account>,
     deadline: Instant,
     execution: &'a Arc<Execution>,
@@ -85,15 +89,11 @@ pub(super) async fn run(execution: &Arc<Execution>, order: Order, around: &Arc<S
         () = sleep_until(deadline) => return execution.tell_error(ExecError::WaitedTooLong),
     };
     let fresh = around.scratch.join(format!("fsp-{:016x}", rand::random::<u64>()));
-    let setting = Setting {
-        identity: around.identity,
-        environment: &around.environment,
-        fresh: fresh.clone(),
-        groups: Vec::new(),
-    };
     let begun = Instant::now();
-    let ended = match launch(&order, setting).await {
-        Ok(launched) => conclude((launched, place), &order, (execution, around), (begun, deadline)).await,
+    let ended = match launched(&order, around, &fresh).await {
+        Ok((launched, group)) => {
+            conclude((launched, group, place), &order, (execution, around), (begun, deadline)).await
+        }
         Err(error) => Err(error),
     };
     match ended {
@@ -105,17 +105,34 @@ pub(super) async fn run(execution: &Arc<Execution>, order: Order, around: &Arc<S
     }
 }
 
+/// Starts the command, in a control group of its own where there may be one.
+async fn launched(
+    order: &Order,
+    around: &Surroundings,
+    fresh: &Path,
+) -> Result<(Launched, Option<Group>), ExecError> {
+    let made = |delegation: &Delegation| {
+        let group = delegation.group(format!("exec-{:016x}", rand::random::<u64>()), Some(&order.limits))?;
+        group.entrances().map(|entrances| (group, entrances))
+    };
+    let made = around.delegation.as_ref().map(made).transpose();
+    let (group, groups) = made.map_err(|error| ExecError::Start(Arc::new(error)))?.unzip();
+    let (identity, environment) = (around.identity, &around.environment);
+    let setting = Setting { identity, environment, fresh: fresh.to_owned(), groups: groups.unwrap_or_default() };
+    Ok((launch(order, setting).await?, group))
+}
+
 /// From the start of a command to its result.
 async fn conclude<P>(
-    (launched, place): (Launched, P),
+    (launched, group, place): (Launched, Option<Group>, P),
     order: &Order,
     (execution, around): (&Arc<Execution>, &Arc<Surroundings>),
     (begun, deadline): (Instant, Instant),
 ) -> Result<(Status, Ended), ExecError> {
     execution.tell_status(Status::Running);
     around.events.publish(Happening::ExecStarted { id: execution.id().to_owned() });
-    let kills_before = order.limits.memory_bytes.and_then(|_| kills());
-    let mut running = Running::new(launched, order, (execution, around), deadline);
+    let kills_before = kills();
+    let mut running = Running::new((launched, group), order, (execution, around), deadline);
     let ended = CancellationToken::new();
     let outputs = running.outputs(order, &ended);
     let cause = running.watch().await;
@@ -140,7 +157,7 @@ async fn conclude<P>(
 
 impl<'a> Running<'a> {
     fn new(
-        mut launched: Launched,
+        (mut launched, group): (Launched, Option<Group>),
         order: &Order,
         (execution, around): (&'a Arc<Execution>, &'a Arc<Surroundings>),
         deadline: Instant,
@@ -150,10 +167,10 @@ impl<'a> Running<'a> {
             around.spawn(async move { stdin::feed(pipe, first, execution.streamed()).await });
         }
         let account = supervisor(&launched.child)
-            .zip(order.limits.memory_bytes)
+            .zip(order.limits.memory_bytes.filter(|_| group.is_none()))
             .map(|(supervisor, limit_bytes)| around.accounts.open(supervisor, limit_bytes));
         let (spent, status, alone) = (Spent::default(), None, false);
-        Self { launched, account, deadline, execution, around, spent, status, alone }
+        Self { launched, group, account, deadline, execution, around, spent, status, alone }
     }
 
     /// Reads both outputs from now on; complete some time after `ended`.
@@ -191,9 +208,10 @@ impl<'a> Running<'a> {
         loop {
             let execution = self.execution;
             let over = async {
-                match &self.account {
-                    Some(account) => account.over().await,
-                    None => std::future::pending().await,
+                match (&self.group, &self.account) {
+                    (Some(group), _) => out_of_memory(group).await,
+                    (None, Some(account)) => account.over().await,
+                    (None, None) => std::future::pending().await,
                 }
             };
             tokio::select! {
@@ -246,8 +264,11 @@ impl<'a> Running<'a> {
             libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL
                 || libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 128 + libc::SIGKILL
         });
-        let kernel = cause == Cause::Exited && killed && kills_before.is_some() && kills() > kills_before;
-        if kernel { Cause::OutOfMemory } else { cause }
+        let kernel = match &self.group {
+            Some(group) => group.kills() > 0,
+            None => killed && kills_before.is_some() && kills() > kills_before,
+        };
+        if cause == Cause::Exited && kernel { Cause::OutOfMemory } else { cause }
     }
 
     fn result(&self, cause: Cause, duration: Duration) -> (Status, Ended) {
@@ -263,12 +284,25 @@ impl<'a> Running<'a> {
             Cause::Cancelled => Status::Cancelled,
             Cause::OutOfMemory => Status::Oom,
         };
-        let seen_bytes = self.account.as_ref().map_or(0, Account::peak_bytes);
-        let usage = Usage {
-            peak_memory_mb: self.spent.peak_kb.div_ceil(1024).max(seen_bytes.div_ceil(1024 * 1024)),
-            cpu_time_ms: self.spent.cpu_us.div_ceil(1_000),
-        };
+        let usage = self.usage();
         (status, Ended { exit_code, signal, duration_ms: millis(duration), resource_usage: Some(usage) })
+    }
+}
+
+impl Running<'_> {
+    /// What the kernel's books tell: those of the group, or those of what has been waited for, and what was seen.
+    fn usage(&self) -> Usage {
+        let seen_bytes = self.account.as_ref().map_or(0, Account::peak_bytes).max(self.spent.peak_kb * 1024);
+        let peak_bytes = self.group.as_ref().and_then(Group::peak_bytes).unwrap_or(seen_bytes);
+        let cpu_us = self.group.as_ref().and_then(Group::cpu_us).unwrap_or(self.spent.cpu_us);
+        Usage { peak_memory_mb: peak_bytes.div_ceil(1024 * 1024), cpu_time_ms: cpu_us.div_ceil(1_000) }
+    }
+}
+
+/// Returns once the kernel has killed a process of the group for want of memory.
+async fn out_of_memory(group: &Group) {
+    while group.kills() == 0 {
+        sleep(GROUP_LOOK_PAUSE).await;
     }
 }
 

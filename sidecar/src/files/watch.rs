@@ -10,12 +10,13 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::libc::{dev_t, ino_t};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 use sandbox_protocol::files::{FileChange, FileKind, FilePath, FilesRefusal};
 use sandbox_protocol::limits::FILES_WATCHED_DIRECTORIES_MAX;
 
-use super::beneath::{Place, own_path};
+use super::beneath::own_path;
 use super::entry::kind;
 use super::error::FilesError;
 use crate::archive::disk::{names, type_of};
@@ -45,10 +46,12 @@ pub enum Told {
 }
 
 /// A watch. Its descriptor is readable when there is something to tell.
-#[derive(Debug)]
 pub struct Watch {
     inotify: Inotify,
-    base: OwnedFd,
+    /// Finds what is watched anew: a handle that was kept would keep its end from being told.
+    find: Box<dyn Fn() -> Result<OwnedFd, FilesError> + Send>,
+    /// Device and number of what is watched.
+    identity: (dev_t, ino_t),
     recursive: bool,
     /// Paths of the watched directories below the base.
     paths: HashMap<WatchDescriptor, Vec<u8>>,
@@ -70,22 +73,26 @@ impl AsRawFd for Watch {
 }
 
 impl Watch {
-    /// Watches what `place` leads to.
+    /// Watches what `find` finds, and asks it again when a directory has come into it.
     ///
     /// # Errors
     /// [`FilesError`]; [`FilesRefusal::TooManyDirectories`] where there are more than are watched.
-    pub fn new(place: &Place<'_>, recursive: bool) -> Result<Self, FilesError> {
+    pub fn new(
+        find: impl Fn() -> Result<OwnedFd, FilesError> + Send + 'static,
+        recursive: bool,
+    ) -> Result<Self, FilesError> {
         let watch = FilesError::of("watch the directory");
-        let base = place.find()?;
+        let base = find()?;
         let stat = fstat(&base).map_err(FilesError::of("look at the file"))?;
         let directory = type_of(&stat) == SFlag::S_IFDIR;
         if !directory && kind(&stat) != FileKind::File {
             return Err(FilesRefusal::NotRegular.into());
         }
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(&watch)?;
-        let mut watching = Self { inotify, base, recursive, paths: HashMap::new(), moved: None };
+        let (find, identity) = (Box::new(find), (stat.st_dev, stat.st_ino));
+        let mut watching = Self { inotify, find, identity, recursive, paths: HashMap::new(), moved: None };
         if !directory {
-            let path = own_path(watching.base.as_fd());
+            let path = own_path(base.as_fd());
             let descriptor = watching.inotify.add_watch(path.as_path(), EVENTS).map_err(of_add)?;
             watching.paths.insert(descriptor, Vec::new());
         } else if watching.add(Vec::new(), None).map_err(of_add)? {
@@ -204,7 +211,11 @@ impl Watch {
 
     /// A handle on a directory below the base.
     fn descend(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        let mut at = openat(&self.base, c".", HANDLE, Mode::empty())?;
+        let mut at = (self.find)().map_err(|_| Errno::ENOENT)?;
+        let stat = fstat(&at)?;
+        if (stat.st_dev, stat.st_ino) != self.identity {
+            return Err(Errno::ENOENT);
+        }
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             at = openat(&at, name, HANDLE, Mode::empty())?;
         }

@@ -9,6 +9,7 @@ mod fsp;
 mod pty;
 mod serve;
 mod snapshot;
+mod streams;
 mod tcp;
 mod upgraded;
 pub mod worker;
@@ -19,55 +20,16 @@ use axum::{Json, Router, middleware};
 use sandbox_protocol::exec::{HealthReply, SidecarRefusal};
 use sandbox_protocol::files::FILES;
 use sandbox_protocol::snapshot::ROUTE;
-use sandbox_protocol::{events as event_words, pty as pty_words, tunnel};
 
 pub use self::auth::{DEMANDS, Demand, Token};
 use self::error::ApiError;
 pub use self::serve::{Doorway, SocketFile, doorway, open_port, open_socket};
+pub use self::streams::Streams;
 pub use self::upgraded::Upgraded;
-use crate::events::Events;
 use crate::exec::Engine;
 use crate::files::Files;
 use crate::fsp::Sessions;
-use crate::pty::Terminals;
 use crate::snapshot::Snapshots;
-use crate::tunnel::Tunnels;
-
-/// What has connections that outlive their request.
-#[derive(Debug, Clone)]
-pub struct Streams {
-    /// `/pty`.
-    pub terminals: Terminals,
-    /// `/tcp`.
-    pub tunnels: Tunnels,
-    /// `/events`.
-    pub events: Events,
-    /// Where connections are that are terminals' and tunnels' now.
-    pub upgraded: Upgraded,
-}
-
-impl Streams {
-    /// Ends all of them after the signal to stop, and returns when they have ended.
-    pub async fn stop(&self) {
-        tokio::join!(self.terminals.stop(), self.upgraded.closed());
-        self.events.close();
-    }
-
-    fn routes<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
-        let Self { terminals, tunnels, events, upgraded } = self;
-        let of_terminals = Router::new()
-            .route(pty_words::ROUTE, get(pty::open))
-            .route(&format!("{}/{{id}}", pty_words::ROUTE), get(pty::attach).delete(pty::delete))
-            .route(pty_words::LIST_ROUTE, get(pty::list))
-            .with_state(pty::Shared { terminals, upgraded: upgraded.clone() });
-        let of_tunnels = Router::new()
-            .route(&format!("{}/{{port}}", tunnel::ROUTE), get(tcp::tunnel))
-            .with_state(tcp::Shared { tunnels, upgraded });
-        let of_events =
-            Router::new().route(event_words::ROUTE, get(events::follow)).with_state(events::Shared::new(events));
-        of_terminals.merge(of_tunnels).merge(of_events)
-    }
-}
 
 /// What the routes work with.
 #[derive(Debug, Clone)]

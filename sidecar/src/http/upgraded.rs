@@ -77,11 +77,9 @@ pub(super) async fn close(mut socket: Socket, code: CloseCode) {
         return;
     }
     let answered = timeout(SOCKET_CLOSE_MAX, async {
-        loop {
-            match socket.next().await {
-                Some(Ok(_)) => {}
-                None | Some(Err(Error::ConnectionClosed)) => return,
-                Some(Err(_)) => break,
+        while let Some(Ok(message)) = socket.next().await {
+            if message.is_close() {
+                return;
             }
         }
         // Not understood any more, but read.

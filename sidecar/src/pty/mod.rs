@@ -1,14 +1,15 @@
 //! Terminals: shells of the agent's that people and programs type to, from wherever they are.
 //!
-//! [`Terminals`] opens, lists and ends them; `terminal` is the life of one, `screen` decides what its viewers are told,
-//! `ring` keeps what it has shown, `tty` is the kernel's part, `wish` checks. A terminal goes on without viewers for a
-//! while, and is remembered for as long after its end. Not here: WebSockets.
+//! [`Terminals`] opens, lists and ends them; `terminal` is the life of one, `viewer` a view of it, `screen` decides what
+//! viewers are told, `ring` keeps what was shown, `tty` is the kernel's part, `wish` checks. A terminal goes on without
+//! viewers for a while, and is remembered for as long after its end. Not here: WebSockets.
 
 mod error;
 mod ring;
 mod screen;
 mod terminal;
 mod tty;
+mod viewer;
 mod wish;
 
 use std::collections::BTreeMap;
@@ -28,8 +29,8 @@ use tokio_util::task::TaskTracker;
 
 pub use self::error::PtyError;
 pub(crate) use self::screen::Told;
-pub use self::terminal::Viewer;
 use self::terminal::{Shell, Terminal};
+pub use self::viewer::Viewer;
 use self::wish::Wish;
 use crate::events::Events;
 use crate::exec::{Identity, clean, start_in_terminal};

@@ -49,9 +49,9 @@ pub(crate) enum Told {
 pub(super) enum Held {
     /// Nobody.
     No,
-    /// Some viewers that are behind, while others are not.
+    /// Viewers that are behind, while others are not and suffer for it.
     BySome,
-    /// All viewers: nobody but them suffers.
+    /// Viewers that are behind, as all are.
     ByAll,
 }
 
@@ -240,13 +240,11 @@ impl Screen {
     /// Whether the terminal's programs should wait before they show more.
     pub(super) fn held(&self) -> Held {
         let end = self.shown.end();
-        let holding = self.viewers.values().filter(|viewer| viewer.holds(end)).count();
-        match holding {
-            _ if self.ending => Held::No,
-            0 => Held::No,
-            all if all == self.viewers.len() => Held::ByAll,
-            _ => Held::BySome,
+        let mut viewers = self.viewers.values();
+        if self.ending || !viewers.clone().any(|viewer| viewer.holds(end)) {
+            return Held::No;
         }
+        if viewers.any(|viewer| viewer.behind(end) <= PTY_WINDOW_BYTES) { Held::BySome } else { Held::ByAll }
     }
 
     /// Waits no longer for those that are behind now.
@@ -304,3 +302,6 @@ impl Screen {
         Some(Told::Message(ServerMessage::Exit { exit_code: ended.exit_code, signal: ended.signal }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,40 +1,36 @@
-//! One terminal: what its viewers do to it, and its life from the first prompt to the end of the last process.
+//! One terminal: its life from the first prompt to the end of the last process.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use sandbox_protocol::limits::{PTY_KEPT_BYTES, PTY_STALL_MS_MAX};
-use sandbox_protocol::pty::{AttachQuery, PtyBody, PtyCause, PtyEnd, ServerMessage, ViewerMessage, ViewerRefusal};
+use sandbox_protocol::limits::PTY_KEPT_BYTES;
+use sandbox_protocol::pty::{PtyBody, PtyCause, PtyEnd};
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::error::PtyError;
-use super::screen::{Held, Screen, Size, Told, ViewerId};
+use super::screen::{Held, Screen, Size};
 use super::tty::Tty;
 use crate::exec::{Record, Reports, tree};
-use crate::limits::{PTY_CLOSED_PAUSE, PTY_HANGUP_MAX, PTY_READ_BYTES};
-
-/// Longest that viewers that are behind hold up others.
-const STALL_MAX: Duration = Duration::from_millis(PTY_STALL_MS_MAX);
+use crate::limits::{PTY_CLOSED_PAUSE, PTY_HANGUP_MAX, PTY_READ_BYTES, PTY_STALL_MAX};
 
 /// A terminal, shared by its viewers and the task that keeps it.
 #[derive(Debug)]
 pub(super) struct Terminal {
     pub(super) id: String,
     command: Option<String>,
-    tty: Tty,
+    pub(super) tty: Tty,
     screen: Mutex<Screen>,
     /// Told whenever somebody may have something to do.
-    changed: watch::Sender<()>,
-    viewers: watch::Sender<usize>,
+    pub(super) changed: watch::Sender<()>,
+    pub(super) viewers: watch::Sender<usize>,
     /// Why it is to end.
     closing: watch::Sender<Option<PtyCause>>,
     /// It has ended, with all its processes.
@@ -95,13 +91,21 @@ impl Terminal {
     }
 
     /// No code panics while it holds the lock but for a broken invariant of the screen's own.
-    fn screen(&self) -> MutexGuard<'_, Screen> {
+    pub(super) fn screen(&self) -> MutexGuard<'_, Screen> {
         self.screen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Screen)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Screen)) {
         change(&mut self.screen());
         self.changed.send_replace(());
+    }
+
+    /// Gives the terminal a size.
+    pub(super) fn resize(&self, screen: &mut Screen, size: Size) {
+        match self.tty.resize(size) {
+            Ok(()) => screen.resized(size),
+            Err(error) => tracing::warn!(id = self.id, %error, "a terminal was not resized"),
+        }
     }
 
     /// Keeps the terminal until all its processes have ended: by themselves, because it is closed, or because nobody has
@@ -191,7 +195,7 @@ impl Terminal {
         if self.screen().held() == Held::No {
             return;
         }
-        let (mut changed, patience) = (self.changed.subscribe(), Instant::now() + STALL_MAX);
+        let (mut changed, patience) = (self.changed.subscribe(), Instant::now() + PTY_STALL_MAX);
         loop {
             let held = self.screen().held();
             let waited = match held {
@@ -219,126 +223,5 @@ async fn reported(report: &mut Reports) -> PtyEnd {
         cause: PtyCause::Exited,
         exit_code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
-    }
-}
-
-/// One view of a terminal, until it is dropped.
-#[derive(Debug)]
-pub struct Viewer {
-    terminal: Arc<Terminal>,
-    id: ViewerId,
-    hello: ServerMessage,
-}
-
-/// What a viewer is told, one thing after the other.
-#[derive(Debug)]
-pub(crate) struct Voice<'a> {
-    viewer: &'a Viewer,
-    changed: watch::Receiver<()>,
-}
-
-impl Voice<'_> {
-    /// Waits for what the viewer is told next. Loses nothing when it is dropped.
-    pub(crate) async fn next(&mut self) -> Told {
-        let terminal = &self.viewer.terminal;
-        loop {
-            let told = terminal.screen().next(self.viewer.id);
-            if let Some(told) = told {
-                // There may be room now for those who show more.
-                terminal.changed.send_replace(());
-                return told;
-            }
-            // The sender lives as long as the terminal.
-            if self.changed.changed().await.is_err() {
-                return Told::End(PtyCause::Stopped);
-            }
-        }
-    }
-}
-
-impl Viewer {
-    pub(super) fn attach(terminal: Arc<Terminal>, wish: AttachQuery) -> Result<Self, PtyError> {
-        let (id, hello) = {
-            let mut screen = terminal.screen();
-            let (id, offset) = screen.attach(wish)?;
-            terminal.viewers.send_replace(screen.viewers());
-            let (Size { cols, rows }, writer) = (screen.size(), screen.is_writer(id));
-            (id, ServerMessage::Hello { id: terminal.id.clone(), cols, rows, offset, writer })
-        };
-        terminal.changed.send_replace(());
-        Ok(Self { terminal, id, hello })
-    }
-
-    /// Waits until the terminal has ended, with all its processes.
-    pub(crate) async fn over(&self) {
-        self.terminal.over.cancelled().await;
-    }
-
-    /// What the viewer is told first.
-    pub(crate) fn hello(&self) -> ServerMessage {
-        self.hello.clone()
-    }
-
-    /// What the viewer is told after that.
-    pub(crate) fn voice(&self) -> Voice<'_> {
-        Voice { viewer: self, changed: self.terminal.changed.subscribe() }
-    }
-
-    /// Types, where the viewer may.
-    pub(crate) async fn type_in(&self, bytes: &[u8]) {
-        if !self.terminal.screen().may_type(self.id) {
-            self.terminal.changed.send_replace(());
-            return;
-        }
-        self.terminal.change(|screen| screen.typing(self.id, true));
-        let typed = tokio::select! {
-            typed = self.terminal.tty.write(bytes) => typed,
-            () = self.terminal.over.cancelled() => Ok(()),
-        };
-        self.terminal.change(|screen| screen.typing(self.id, false));
-        if let Err(error) = typed {
-            tracing::debug!(id = self.terminal.id, %error, "a terminal did not take all of its input");
-        }
-    }
-
-    /// Does what the viewer says, where it may.
-    pub(crate) fn heard(&self, message: ViewerMessage) {
-        let terminal = &self.terminal;
-        terminal.change(|screen| match message {
-            ViewerMessage::TakeWriter => screen.take_writer(self.id),
-            ViewerMessage::Ack { offset } => screen.ack(self.id, offset),
-            ViewerMessage::Resize { cols, rows } if screen.may_type(self.id) => match Size::new(cols, rows) {
-                Some(size) => terminal.resize(screen, size),
-                None => screen.refuse(self.id, ViewerRefusal::OutOfBounds),
-            },
-            ViewerMessage::Signal { signal } if screen.may_type(self.id) => {
-                if let Ok(signal) = format!("SIG{signal}").parse() {
-                    terminal.tty.signal(signal);
-                }
-            }
-            ViewerMessage::Resize { .. } | ViewerMessage::Signal { .. } => {}
-        });
-    }
-
-    /// Has the viewer told that what it sent means nothing.
-    pub(crate) fn not_understood(&self) {
-        self.terminal.change(|screen| screen.refuse(self.id, ViewerRefusal::BadMessage));
-    }
-}
-
-impl Terminal {
-    fn resize(&self, screen: &mut Screen, size: Size) {
-        match self.tty.resize(size) {
-            Ok(()) => screen.resized(size),
-            Err(error) => tracing::warn!(id = self.id, %error, "a terminal was not resized"),
-        }
-    }
-}
-
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        self.terminal.change(|screen| screen.leave(self.id));
-        let viewers = self.terminal.screen().viewers();
-        self.terminal.viewers.send_replace(viewers);
     }
 }

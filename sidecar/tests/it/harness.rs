@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
+use sandbox_protocol::limits::PTY_KEEP_S;
 use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::files::{self, Files};
@@ -30,6 +31,9 @@ pub(crate) const TOKEN: &str = "secret";
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// To which no tunnel leads.
+pub(crate) const RESERVED_PORT: u16 = 3128;
+
 /// Who commands run as in tests: nobody's id on the machine, so that nothing else has it.
 const AGENT: u32 = 54_321;
 
@@ -38,6 +42,7 @@ pub(crate) struct Sidecar {
     pub(crate) stop: CancellationToken,
     pub(crate) doorway: Doorway,
     pub(crate) files: Files,
+    pub(crate) streams: Streams,
     pub(crate) socket: PathBuf,
     directory: TempDir,
     _file: SocketFile,
@@ -45,11 +50,20 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
-        Self::with_idle(PATIENCE)
+        Self::with(PATIENCE, Duration::from_secs(PTY_KEEP_S))
     }
 
     /// One whose worker for files ends after this time without a request.
     pub(crate) fn with_idle(idle_max: Duration) -> Self {
+        Self::with(idle_max, Duration::from_secs(PTY_KEEP_S))
+    }
+
+    /// One whose terminals go on for so long without a viewer.
+    pub(crate) fn keeping(keep: Duration) -> Self {
+        Self::with(PATIENCE, keep)
+    }
+
+    fn with(idle_max: Duration, keep: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -61,39 +75,38 @@ impl Sidecar {
         let events = Events::new(SystemTime::now());
         let engine = Engine::with_environment(&workspace, identity, BTreeMap::new(), events.clone());
         let stop = CancellationToken::new();
-        let terminals = pty::Settings {
-            workspace: workspace.clone(),
-            identity,
-            environment: BTreeMap::new(),
-            keep: Duration::from_secs(60),
-        };
+        let terminals = pty::Settings { workspace: workspace.clone(), identity, environment: BTreeMap::new(), keep };
         let streams = Streams {
             terminals: Terminals::new(terminals, events.clone()),
-            tunnels: Tunnels::new([]),
+            tunnels: Tunnels::new([RESERVED_PORT]),
             events,
             upgraded: Upgraded::new(stop.clone()),
         };
+        // The built program may lie where the agent may not look.
+        let (built, program) = (env!("CARGO_BIN_EXE_sandbox-sidecar"), directory.path().join("sandbox-sidecar"));
+        std::fs::hard_link(built, &program).or_else(|_| std::fs::copy(built, &program).map(drop)).unwrap();
         let files = Files::new(files::Settings {
-            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            program: program.clone(),
             served: files::Served { workspace: workspace.clone(), home: directory.path().join("home") },
             identity,
             idle_max,
             stop: stop.clone(),
         });
         let snapshots = Snapshots::new(Settings {
-            program: env!("CARGO_BIN_EXE_sandbox-sidecar").into(),
+            program,
             workspace,
             home: directory.path().join("home"),
             identity,
             stop: stop.clone(),
         });
         let sessions = Sessions::new(engine.clone(), stop.clone());
-        let served = Served { engine: engine.clone(), sessions, files: files.clone(), snapshots, streams };
+        let served =
+            Served { engine: engine.clone(), sessions, files: files.clone(), snapshots, streams: streams.clone() };
         let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);
-        Self { engine, stop, doorway, files, socket, directory, _file: file }
+        Self { engine, stop, doorway, files, streams, socket, directory, _file: file }
     }
 
     pub(crate) fn home(&self) -> PathBuf {

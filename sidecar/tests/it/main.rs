@@ -6,6 +6,7 @@
 
 mod egress;
 mod engine;
+mod events;
 mod files;
 mod fsp;
 mod harness;
@@ -13,6 +14,8 @@ mod isolation;
 mod limits;
 mod process;
 mod program;
+mod pty;
 mod refusals;
 mod scopes;
 mod snapshot;
+mod tcp;

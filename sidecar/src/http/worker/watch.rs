@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
@@ -28,7 +29,12 @@ pub(super) async fn watch(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let query = parsed::<WatchQuery>(query)?;
-    let watch = on_roots(shared, move |roots| Watch::new(&roots.place(&query.path)?, query.recursive)).await?;
+    let roots = Arc::clone(&shared);
+    let find = move || {
+        let roots = (*roots).as_ref().map_err(|error| *error)?;
+        roots.place(&query.path)?.find()
+    };
+    let watch = on_roots(shared, move |_| Watch::new(find, query.recursive)).await?;
     let ready = WatchReady { directories: watch.directories() };
     let watch = registered(watch)?;
     let (send, events) = mpsc::channel(FILES_CHANGES_MAX);

@@ -1,8 +1,9 @@
 //! A sidecar with files, and what is asked of it.
 
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::chown;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
@@ -94,14 +95,12 @@ impl Desk {
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     {
-        let (mut sender, driver) = link(UnixStream::connect(&self.socket).await.unwrap()).await.unwrap();
         let mut request = Request::builder().method(method).uri(target).header("host", "sidecar");
         request = request.header("authorization", format!("Bearer {TOKEN}"));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answered = sender.send_request(request.body(body).unwrap());
-        (timeout(PATIENCE * 10, answered).await.expect("no answer").unwrap(), driver)
+        exchange(&self.socket, request.body(body).unwrap()).await
     }
 
     pub(super) async fn get(&self, path: &[u8], headers: &[(&str, &str)]) -> Answer {
@@ -149,16 +148,29 @@ impl Desk {
 
     /// Processes that serve this sidecar's files.
     pub(super) fn workers(&self) -> Vec<u32> {
-        let workspace = self.workspace().into_os_string().into_string().unwrap();
-        let ids = std::fs::read_dir("/proc").unwrap().flatten();
-        ids.filter_map(|entry| {
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let serves = line.split(|byte| *byte == 0).any(|word| word == b"serve-files");
-            let ours = line.split(|byte| *byte == 0).any(|word| word == workspace.as_bytes());
-            (serves && ours).then(|| entry.file_name().to_str()?.parse().ok()).flatten()
-        })
-        .collect()
+        workers(&self.workspace())
     }
+}
+
+/// Processes that serve the files of `workspace`.
+pub(super) fn workers(workspace: &Path) -> Vec<u32> {
+    let workspace = workspace.as_os_str().as_bytes();
+    let ids = std::fs::read_dir("/proc").unwrap().flatten();
+    ids.filter_map(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let has = |wanted: &[u8]| line.split(|byte| *byte == 0).any(|word| word == wanted);
+        (has(b"serve-files") && has(workspace)).then(|| entry.file_name().to_str()?.parse().ok()).flatten()
+    })
+    .collect()
+}
+
+/// The head of the answer to `request`; its body comes as it is read.
+pub(super) async fn exchange<B>(socket: &Path, request: Request<B>) -> (Response<Incoming>, Driver)
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    let (mut sender, driver) = link(UnixStream::connect(socket).await.unwrap()).await.unwrap();
+    (timeout(PATIENCE * 10, sender.send_request(request)).await.expect("no answer").unwrap(), driver)
 }
 
 pub(super) fn at(path: &str) -> WriteQuery {

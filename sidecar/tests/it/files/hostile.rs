@@ -301,14 +301,18 @@ async fn a_tree_that_is_removed_while_links_come_into_it_takes_nothing_along() {
     for round in 0..20 {
         desk.sh(&format!("mkdir -p t{round}/a/b; i=0; while [ $i -lt 50 ]; do mkdir t{round}/$i; : > t{round}/$i/x; i=$((i + 1)); done")).await;
         let tree = workspace.join(format!("t{round}"));
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
         let swapping = thread::spawn(move || {
-            // A directory is exchanged with a link out of the workspace, as long as there is one.
+            // A directory is exchanged with a link out of the workspace, as long as both are there.
             let (one, other) = (tree.join("7"), tree.join("link"));
             symlink("../../secret", &other).ok();
-            while renameat2(AT_FDCWD, &one, AT_FDCWD, &other, RenameFlags::RENAME_EXCHANGE).is_ok() {}
+            let swap = || renameat2(AT_FDCWD, &one, AT_FDCWD, &other, RenameFlags::RENAME_EXCHANGE);
+            while swap().is_ok() && !told.load(Ordering::Relaxed) {}
         });
         let answer = desk.remove(format!("t{round}").as_bytes(), true).await;
         assert!(matches!(answer.status, 200 | 409), "{answer:?}");
+        stop.store(true, Ordering::Relaxed);
         swapping.join().unwrap();
         unharmed(&desk);
     }

@@ -368,7 +368,8 @@ pub(crate) struct WhereArgs {
 pub(crate) struct LoginArgs {
     #[command(flatten)]
     pub(crate) place: WhereArgs,
-    /// What the token opens: calls:read, sandboxes:read, sandboxes:write, events:read; default: all
+    /// What the token opens: calls:read, sandboxes:read, sandboxes:write, sandboxes:exec, sandboxes:files, sandboxes:pty,
+    /// sandboxes:ports, events:read; default: all
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     pub(crate) scopes: Vec<Scope>,
 }

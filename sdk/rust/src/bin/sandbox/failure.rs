@@ -80,6 +80,7 @@ impl Failure {
 fn standing_in(exit: Exit, code: Option<FailureCode>) -> String {
     match code {
         Some(FailureCode::Timeout) => "the command's time was over and it was killed".into(),
+        Some(FailureCode::MemoryLimit) => "the command used up the memory and was killed".into(),
         Some(FailureCode::OutputLimit) => "the command wrote more than is kept".into(),
         _ if exit == Exit::Operator => "the operator could not do it".into(),
         _ => "the request could not be done".into(),
