@@ -11,9 +11,12 @@ ARG BASE=agent-sandbox-base:bookworm
 FROM ${SIDECAR} AS sidecar
 FROM ${BASE}
 
-# 1. User and group 1000, called agent, whom /workspace and /home/agent belong to. (On Alpine: addgroup, adduser, chown.)
+# 1. User and group 1000, called agent, whom /workspace and /home/agent belong to, and 1001, called runner, which is
+#    reserved. (On Alpine: addgroup, adduser, chown.)
 RUN groupadd --gid 1000 agent \
  && useradd --uid 1000 --gid 1000 --home-dir /home/agent --create-home agent \
+ && groupadd --gid 1001 runner \
+ && useradd --uid 1001 --gid 1001 --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin runner \
  && install --directory --owner agent --group agent --mode 0755 /home/agent /workspace
 
 # 2. The sidecar, which is static and runs on any of them.

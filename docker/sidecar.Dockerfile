@@ -15,9 +15,11 @@
 ARG BASE=agent-sandbox-base:bookworm
 FROM ${BASE} AS tools
 
-# New volumes take owner and mode of these folders.
+# New volumes take owner and mode of these folders. The runner is reserved: nothing runs as it yet.
 RUN groupadd --gid 1000 agent \
  && useradd --uid 1000 --gid 1000 --home-dir /home/agent --create-home --shell /bin/sh agent \
+ && groupadd --gid 1001 runner \
+ && useradd --uid 1001 --gid 1001 --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin runner \
  && install --directory --owner agent --group agent --mode 0755 /home/agent /workspace
 
 COPY packages /usr/share/agent-sandbox/packages

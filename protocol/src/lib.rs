@@ -27,6 +27,7 @@ pub mod siwe;
 pub mod snapshot;
 pub mod ticket;
 pub mod tunnel;
+pub mod users;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

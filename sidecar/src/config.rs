@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid};
 use sandbox_process::source::{ConfigError, Source, optional, or_default};
+use sandbox_protocol::users::{AGENT_UID, RUNNER_UID};
 
 use crate::egress;
 use crate::exec::Identity;
@@ -20,7 +21,7 @@ pub const WORKSPACE_DEFAULT: &str = "/workspace";
 /// Home of the user that commands run as.
 pub const HOME_DEFAULT: &str = "/home/agent";
 /// User and group of commands.
-pub const AGENT_ID_DEFAULT: u32 = 1000;
+pub const AGENT_ID_DEFAULT: u32 = AGENT_UID;
 
 /// Where the sidecar listens: a socket, a port, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,10 +119,12 @@ fn absolute(name: &str, path: &Path) -> Result<(), ConfigError> {
     Err(ConfigError::invalid(name, path.to_string_lossy(), "give an absolute path"))
 }
 
-/// An id that is not root's, nor the one that means "leave it as it is" to the kernel.
+/// An id that is not root's, nor the reserved one, nor the one that means "leave it as it is" to the kernel.
 fn unprivileged(source: &impl Source, name: &str) -> Result<u32, ConfigError> {
     match or_default(source, name, AGENT_ID_DEFAULT)? {
-        id @ (0 | u32::MAX) => Err(ConfigError::invalid(name, id.to_string(), "commands never run as this id")),
+        id @ (0 | RUNNER_UID | u32::MAX) => {
+            Err(ConfigError::invalid(name, id.to_string(), "commands never run as this id"))
+        }
         id => Ok(id),
     }
 }
@@ -200,6 +203,8 @@ mod tests {
             ("AGENT_UID", "0"),
             ("AGENT_GID", "0"),
             ("AGENT_UID", "4294967295"),
+            ("AGENT_UID", "1001"),
+            ("AGENT_GID", "1001"),
             ("AGENT_UID", "agent"),
             ("SIDECAR_AUTH_TOKEN", "two words"),
         ] {

@@ -19,11 +19,17 @@ use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
+<<<<<<< HEAD
 use sandbox_sidecar::files::{self, Files};
 use sandbox_sidecar::fsp::Sessions;
 use sandbox_sidecar::http::{Served, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker};
 use sandbox_sidecar::limits::{FILES_IDLE_MAX, STOP_MAX};
 use sandbox_sidecar::pty::{self, Terminals};
+=======
+use sandbox_sidecar::files::{self, Files, Served};
+use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router, worker};
+use sandbox_sidecar::limits::{FILES_ANSWER_MAX, FILES_IDLE_MAX, STOP_MAX};
+>>>>>>> w-files
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
 use sandbox_sidecar::tunnel::Tunnels;
 use sandbox_sidecar::{egress, first, healthcheck};
@@ -119,6 +125,7 @@ async fn serve(config: Config) -> Result<()> {
         served: files::Served { workspace: workspace.clone(), home: config.home.clone() },
         identity,
         idle_max: FILES_IDLE_MAX,
+        answer_max: FILES_ANSWER_MAX,
         stop: stop.clone(),
     });
     let way_out = way_out(config.egress.clone(), &stop).await?;

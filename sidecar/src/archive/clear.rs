@@ -182,6 +182,29 @@ mod tests {
     }
 
     #[test]
+    fn a_tree_is_removed_in_steps_of_bounded_work_and_counted() {
+        let scratch = tempfile::tempdir().unwrap();
+        let tree = scratch.path().join("tree");
+        for index in 0..30 {
+            fs::create_dir_all(tree.join(format!("{index}/a/b"))).unwrap();
+            fs::write(tree.join(format!("{index}/a/b/c")), "").unwrap();
+        }
+        let name = std::ffi::CString::new(tree.as_os_str().as_bytes()).unwrap();
+        let (mut steps, mut removed) = (0, 0);
+        loop {
+            let cleared = clear_some(AT_FDCWD, &name, 10).unwrap();
+            assert!(cleared.removed <= 20, "{cleared:?}");
+            (steps, removed) = (steps + 1, removed + cleared.removed);
+            if cleared.gone {
+                break;
+            }
+            assert!(tree.exists() && steps < 100);
+        }
+        assert!(steps > 5 && removed == 1 + 30 * 4, "{steps} steps, {removed} removed");
+        assert_eq!(clear_some(AT_FDCWD, &name, 10), Ok(Cleared { removed: 0, gone: true }));
+    }
+
+    #[test]
     fn a_tree_deeper_than_a_path_is_long_is_removed() {
         let scratch = tempfile::tempdir().unwrap();
         let tree = scratch.path().join("tree");

@@ -21,6 +21,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{ForkResult, chdir, fchdir, fork, mkdir, setgroups, setresgid, setresuid, setsid, write};
+use rustix::process::setpriority_process;
 use sandbox_protocol::limits::OPEN_FILES_MAX;
 use tokio::process::Command;
 
@@ -38,6 +39,11 @@ const FIRST_OTHER_FD: libc::c_uint = 3;
 /// How ready commands are to be ended when memory runs out, so that the sidecar, at 0, is not.
 const OOM_SCORE: &[u8] = b"500";
 
+/// How far commands stand back for the sidecar, whose answers must not wait for a thousand of them.
+const NICENESS: i32 = 10;
+/// As far as the kernel lets anybody stand back.
+const NICENESS_MAX: i32 = 19;
+
 /// What a leader becomes.
 pub(super) struct Plan {
     directory: CString,
@@ -48,7 +54,7 @@ pub(super) struct Plan {
     terminal: bool,
     /// Where the supervisor tells what became of it.
     reports: Option<OwnedFd>,
-    /// Added to how nice the sidecar is.
+    /// Added to how nice every command is.
     nice: i32,
     /// Files by which the kernel's control groups take a process in.
     groups: Vec<OwnedFd>,
@@ -137,6 +143,7 @@ impl Plan {
         }
         umask(Mode::from_bits_truncate(0o022));
         prefer_for_oom()?;
+        setpriority_process(None, NICENESS.saturating_add(self.nice).min(NICENESS_MAX))?;
         limit_resources()?;
         each_fd(FIRST_OTHER_FD, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC, close_on_exec);
         if let Some(identity) = self.identity {
@@ -147,7 +154,6 @@ impl Plan {
         }
         prctl::set_no_new_privs()?;
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        be_nice(self.nice)?;
         if let Some(fresh) = &self.fresh {
             self.make(fresh).map_err(|errno| io::Error::from_raw_os_error(FRESH_ERRNO_BASE + errno as i32))?;
         }
@@ -258,15 +264,6 @@ fn close_all_but(kept: Option<RawFd>) {
         each_fd(0, kept - 1, 0, close);
     }
     each_fd(kept + 1, libc::c_uint::MAX, 0, close);
-}
-
-#[allow(unsafe_code)]
-fn be_nice(nice: i32) -> Result<(), Errno> {
-    if nice == 0 {
-        return Ok(());
-    }
-    // SAFETY: changes how this process is scheduled.
-    Errno::result(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
 }
 
 fn exit_code(status: libc::c_int) -> libc::c_int {

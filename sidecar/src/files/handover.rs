@@ -66,14 +66,14 @@ impl Handed {
                 recvmsg(&self.channel, &mut [IoSliceMut::new(&mut mark)], &mut control, RecvFlags::CMSG_CLOEXEC);
             message.map_err(io::Error::from)
         })?;
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                for descriptor in descriptors {
-                    let stream = StdUnixStream::from(descriptor);
-                    stream.set_nonblocking(true)?;
-                    return UnixStream::from_std(stream).map(Some);
-                }
-            }
+        let handed = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        if let Some(descriptor) = handed {
+            let stream = StdUnixStream::from(descriptor);
+            stream.set_nonblocking(true)?;
+            return UnixStream::from_std(stream).map(Some);
         }
         if received.bytes == 0 { Ok(None) } else { Err(io::ErrorKind::InvalidData.into()) }
     }

@@ -46,6 +46,8 @@ pub struct Settings {
     pub identity: Option<Identity>,
     /// Time without a request after which the worker is ended.
     pub idle_max: Duration,
+    /// Time that the worker has to answer a request that it has in full, and to go on with an answer.
+    pub answer_max: Duration,
     /// Ends what is under way.
     pub stop: CancellationToken,
 }
@@ -108,6 +110,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// Time after which the worker, which does not go on, is to be [ended](Self::end_worker).
+    pub fn answer_max(&self) -> Duration {
+        self.shared.settings.answer_max
+    }
+
     /// Ends the worker, which does not do its work.
     pub fn end_worker(&self) {
         self.gone.cancel();

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE,
     TRANSFER_ENCODING,
@@ -20,41 +21,55 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::error::ApiError;
 use crate::files::{Connection, Files, Held};
-use crate::limits::FILES_ANSWER_MAX;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What of a request the worker is told, besides method, path and query.
 const PASSED: [HeaderName; 7] = [CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, IF_RANGE, LAST_EVENT_ID, RANGE];
 
 pub(super) async fn forward(State(files): State<Files>, request: Request) -> Result<Response, ApiError> {
-    let Connection { stream, place } = files.connect().await?;
-    let (mut sender, driver) = link(stream).await.map_err(|error| lost(&error))?;
     let (parts, body) = request.into_parts();
+    // The worker may be about to end without anybody knowing yet; one who only reads need not learn of it.
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    if reads && let Some(answer) = ask(&files, &parts, Body::empty()).await? {
+        return Ok(answer);
+    }
+    ask(&files, &parts, body).await?.ok_or_else(|| FilesRefusal::WorkerLost.into())
+}
+
+/// The worker's answer; `None` where it was ended before there was one.
+async fn ask(files: &Files, parts: &Parts, body: Body) -> Result<Option<Response>, ApiError> {
+    let Connection { stream, place } = files.connect().await?;
+    let Ok((mut sender, driver)) = link(stream).await else { return Ok(None) };
     let sent = CancellationToken::new();
-    let request = passed(&parts, Sent { body, _sent: sent.clone().drop_guard() });
+    let request = passed(parts, Sent { body, _sent: sent.clone().drop_guard() });
     let overdue = async {
         sent.cancelled().await;
-        sleep(FILES_ANSWER_MAX).await;
+        sleep(place.answer_max()).await;
     };
     let answer = tokio::select! {
-        answer = sender.send_request(request) => answer.map_err(|error| lost(&error))?,
+        answer = sender.send_request(request) => answer,
         () = overdue => {
             tracing::warn!("the worker for files does not answer and is ended");
             place.end_worker();
             return Err(FilesRefusal::WorkerLost.into());
         }
     };
-    let (mut parts, body) = answer.into_parts();
+    let (mut parts, body) = match answer {
+        Ok(answer) => answer.into_parts(),
+        Err(error) => {
+            tracing::debug!(error = &error as &dyn std::error::Error, "a request about files was lost");
+            // A body that broke off says nothing about the worker.
+            if !error.is_user() {
+                place.end_worker();
+            }
+            return Ok(None);
+        }
+    };
     for own in [CONNECTION, TRANSFER_ENCODING] {
         parts.headers.remove(own);
     }
-    let due = Box::pin(sleep(FILES_ANSWER_MAX));
-    Ok(Response::from_parts(parts, Body::new(Relayed { body, due, place, _driver: driver })))
-}
-
-fn lost(error: &hyper::Error) -> ApiError {
-    tracing::debug!(error = error as &dyn std::error::Error, "a request about files was lost");
-    FilesRefusal::WorkerLost.into()
+    let due = Box::pin(sleep(place.answer_max()));
+    Ok(Some(Response::from_parts(parts, Body::new(Relayed { body, due, place, _driver: driver }))))
 }
 
 fn passed(parts: &Parts, body: Sent) -> Request<Sent> {
@@ -115,7 +130,8 @@ impl HttpBody for Relayed {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            self.due.as_mut().reset(Instant::now() + FILES_ANSWER_MAX);
+            let due = Instant::now() + self.place.answer_max();
+            self.due.as_mut().reset(due);
             return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
         }
         if self.due.as_mut().poll(context).is_ready() {

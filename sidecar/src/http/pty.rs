@@ -62,9 +62,8 @@ pub(super) async fn delete(State(shared): State<Shared>, Path(id): Path<String>)
 fn view(upgraded: &Upgraded, handshake: Handshake, viewer: Viewer) -> Response {
     let response = handshake.response();
     upgraded.spawn(|stop| async move {
-        match handshake.open(PTY_INPUT_BYTES_MAX).await {
-            Ok(socket) => converse(socket, viewer, stop).await,
-            Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "a viewer was gone at once"),
+        if let Some(socket) = upgraded::opened(&stop, handshake.open(PTY_INPUT_BYTES_MAX)).await {
+            converse(socket, viewer, stop).await;
         }
     });
     response

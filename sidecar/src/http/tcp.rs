@@ -1,7 +1,5 @@
 //! `GET /tcp/{port}`: a tunnel to a program inside the sandbox, as bare bytes or as a WebSocket.
 
-use std::error::Error;
-
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
@@ -53,14 +51,18 @@ impl Way {
         }
     }
 
-    async fn carry(self, port: TcpStream, stop: CancellationToken) -> Result<(), hyper::Error> {
+    async fn carry(self, port: TcpStream, stop: CancellationToken) {
         match self {
-            Self::Bare(wish) => carry_bytes(wish.open().await?, port, stop).await,
+            Self::Bare(wish) => {
+                let Some(client) = upgraded::opened(&stop, wish.open()).await else { return };
+                carry_bytes(client, port, stop).await;
+            }
             Self::Messages(handshake) => {
-                carry_messages(handshake.open(TUNNEL_MESSAGE_BYTES_MAX).await?, port, stop).await
+                let opening = handshake.open(TUNNEL_MESSAGE_BYTES_MAX);
+                let Some(socket) = upgraded::opened(&stop, opening).await else { return };
+                carry_messages(socket, port, stop).await;
             }
         }
-        Ok(())
     }
 }
 
@@ -74,9 +76,7 @@ pub(super) async fn tunnel(
     let Tunnel { port, place } = shared.tunnels.open(port).await?;
     let response = way.response();
     shared.upgraded.spawn(|stop| async move {
-        if let Err(error) = way.carry(port, stop).await {
-            tracing::debug!(error = &error as &dyn Error, "a tunnel's client was gone at once");
-        }
+        way.carry(port, stop).await;
         drop(place);
     });
     Ok(response)

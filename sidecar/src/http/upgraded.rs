@@ -42,6 +42,15 @@ impl Upgraded {
     }
 }
 
+/// The connection, once it has been upgraded; nothing where its client or the sidecar has gone before that.
+pub(super) async fn opened<T>(
+    stop: &CancellationToken,
+    opening: impl Future<Output = Result<T, hyper::Error>>,
+) -> Option<T> {
+    let opened = stop.run_until_cancelled(opening).await?;
+    opened.map_err(|error| tracing::debug!(error = &error as &dyn std::error::Error, "a client was gone at once")).ok()
+}
+
 /// Why a WebSocket ends: its close code.
 pub(super) type CloseCode = u16;
 

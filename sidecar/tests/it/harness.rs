@@ -50,6 +50,7 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
+<<<<<<< HEAD
         Self::with(PATIENCE, Duration::from_secs(PTY_KEEP_S))
     }
 
@@ -64,6 +65,14 @@ impl Sidecar {
     }
 
     fn with(idle_max: Duration, keep: Duration) -> Self {
+=======
+        Self::with_patience(PATIENCE, PATIENCE)
+    }
+
+    /// One whose worker for files ends after `idle_max` without a request, and is ended where it does not answer for
+    /// `answer_max`.
+    pub(crate) fn with_patience(idle_max: Duration, answer_max: Duration) -> Self {
+>>>>>>> w-files
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -90,6 +99,7 @@ impl Sidecar {
             served: files::Served { workspace: workspace.clone(), home: directory.path().join("home") },
             identity,
             idle_max,
+            answer_max,
             stop: stop.clone(),
         });
         let snapshots = Snapshots::new(Settings {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests end a test as its own body would
 
+mod contained;
 mod egress;
 mod engine;
 mod events;
@@ -17,5 +18,7 @@ mod program;
 mod pty;
 mod refusals;
 mod scopes;
+mod separation;
 mod snapshot;
+mod survival;
 mod tcp;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use sandbox_protocol::files::{FileMode, MKDIR, MOVE, MkdirBody, MoveBody, RemoveReply};
-use sandbox_sidecar::limits::FILES_PARENTS_MAX;
+use sandbox_sidecar::limits::{FILES_BODY_BYTES_MAX, FILES_PARENTS_MAX};
 
 use super::desk::{Answer, Desk};
 
@@ -113,6 +113,16 @@ async fn the_roots_themselves_stay() {
         assert_eq!(desk.remove(path.as_bytes(), true).await.refusal(), (400, "bad_path".into()), "{path:?}");
     }
     assert!(desk.home().exists() && desk.workspace().join("d").exists());
+}
+
+#[tokio::test]
+async fn a_body_is_read_up_to_its_bound() {
+    let desk = Desk::open();
+    let sized = |bytes: usize| format!("{:<bytes$}", "{\"path\":\"d\"}").into_bytes();
+    let longest = desk.ask(hyper::Method::POST, MKDIR, &[], &sized(FILES_BODY_BYTES_MAX)).await;
+    assert_eq!(longest.status, 204);
+    let longer = desk.ask(hyper::Method::POST, MKDIR, &[], &sized(FILES_BODY_BYTES_MAX + 1)).await;
+    assert_eq!(longer.refusal(), (413, "too_large".into()));
 }
 
 #[tokio::test]

@@ -58,11 +58,11 @@ impl Answer {
 
 impl Desk {
     pub(super) fn open() -> Self {
-        Self::with_idle(PATIENCE)
+        Self::with_patience(PATIENCE, PATIENCE)
     }
 
-    pub(super) fn with_idle(idle_max: Duration) -> Self {
-        let desk = Self(Sidecar::with_idle(idle_max));
+    pub(super) fn with_patience(idle_max: Duration, answer_max: Duration) -> Self {
+        let desk = Self(Sidecar::with_patience(idle_max, answer_max));
         std::fs::create_dir(desk.home()).unwrap();
         if geteuid().is_root() {
             let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(desk.workspace()).unwrap());

@@ -10,6 +10,7 @@ use sandbox_protocol::files::{
     FileChange, FilesQuery as _, WATCH_CHANGE, WATCH_OVERFLOW, WATCH_READY, WatchQuery, WatchReady,
 };
 use sandbox_protocol::limits::FILES_WATCHED_DIRECTORIES_MAX;
+use sandbox_sidecar::limits::FILES_FOUND_MAX;
 use tokio::time::timeout;
 
 use super::desk::Desk;
@@ -189,6 +190,27 @@ async fn changes_that_a_reader_is_too_slow_for_are_announced_as_lost() {
         if lost && data.contains("\"after\"") {
             break;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_comes_with_more_than_is_told_is_announced() {
+    let desk = Desk::open();
+    for (files, announced) in [(FILES_FOUND_MAX, false), (FILES_FOUND_MAX + 1, true)] {
+        desk.sh(&format!("mkdir -p d away && cd away && seq -f %.0f 1 {files} | xargs touch")).await;
+        let mut watch = Watch::open(&desk, "d", true, &[]).await;
+        watch.ready().await;
+        desk.sh("mv away d/in; : > d/end").await;
+        let mut lost = false;
+        loop {
+            let (_, name, data) = watch.next().await.unwrap();
+            lost |= name == WATCH_OVERFLOW;
+            if data.contains("\"end\"") {
+                break;
+            }
+        }
+        assert_eq!(lost, announced, "{files} files");
+        desk.sh("rm -r d").await;
     }
 }
 

@@ -9,7 +9,7 @@ use sandbox_protocol::files::{FilesQuery as _, FilesRefusal};
 use sandbox_protocol::limits::FILES_RUNNING_MAX;
 
 use super::desk::{Desk, at};
-use crate::harness::{lives, until};
+use crate::harness::{PATIENCE, lives, until};
 
 fn end(worker: u32) {
     kill(Pid::from_raw(worker.cast_signed()), Signal::SIGKILL).unwrap();
@@ -43,7 +43,7 @@ async fn it_is_the_agent_without_rights_and_knows_no_secret() {
 
 #[tokio::test]
 async fn it_starts_when_it_is_needed_and_ends_when_it_is_not() {
-    let desk = Desk::with_idle(Duration::from_millis(200));
+    let desk = Desk::with_patience(Duration::from_millis(200), PATIENCE);
     assert!(desk.workers().is_empty());
     desk.wrote("a", b"1").await;
     let first = desk.worker().await;
@@ -54,7 +54,7 @@ async fn it_starts_when_it_is_needed_and_ends_when_it_is_not() {
 
 #[tokio::test]
 async fn one_worker_serves_many_and_is_not_idle_while_it_does() {
-    let desk = Desk::with_idle(Duration::from_millis(50));
+    let desk = Desk::with_patience(Duration::from_millis(50), PATIENCE);
     let target = "/files/watch?path=";
     let (watching, _driver) = desk.stream(Method::GET, target, &[], String::new()).await;
     let worker = desk.worker().await;
@@ -112,6 +112,25 @@ async fn the_agent_may_kill_it_and_the_next_request_has_another() {
 }
 
 #[tokio::test]
+async fn one_that_is_held_still_is_replaced_before_and_within_an_answer() {
+    let desk = Desk::with_patience(PATIENCE, Duration::from_secs(2));
+    std::fs::write(desk.workspace().join("big"), vec![0; 64 << 20]).unwrap();
+    desk.wrote("a", b"kept").await;
+    let hold = |worker: u32| kill(Pid::from_raw(worker.cast_signed()), Signal::SIGSTOP).unwrap();
+    let first = desk.worker().await;
+    hold(first);
+    assert_eq!(desk.get(b"a", &[]).await.refusal(), (503, "worker_lost".into()));
+    until(|| !lives(&first.to_string())).await;
+    assert_eq!(&desk.get(b"a", &[]).await.body[..], b"kept");
+    let (answer, _driver) = desk.stream(Method::GET, "/files/content?path=big", &[], String::new()).await;
+    let second = desk.worker().await;
+    hold(second);
+    http_body_util::BodyExt::collect(answer.into_body()).await.unwrap_err();
+    until(|| !lives(&second.to_string())).await;
+    assert_eq!(&desk.get(b"a", &[]).await.body[..], b"kept");
+}
+
+#[tokio::test]
 async fn as_many_requests_are_served_as_may_and_the_next_is_told_to_come_back() {
     let desk = Desk::open();
     let mut watching = Vec::new();
@@ -128,7 +147,7 @@ async fn as_many_requests_are_served_as_may_and_the_next_is_told_to_come_back() 
             look.tick().await;
         }
     };
-    tokio::time::timeout(crate::harness::PATIENCE, again).await.unwrap();
+    tokio::time::timeout(PATIENCE, again).await.unwrap();
 }
 
 #[tokio::test]

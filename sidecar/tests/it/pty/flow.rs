@@ -183,3 +183,31 @@ async fn a_viewer_that_does_not_read_neither_stalls_the_other_nor_grows_memory()
     check_lines(&does_not);
     assert_eq!(delete(&socket, &reads.id).await, 204);
 }
+
+/// A figure, not a promise: `cargo test --profile sidecar -p sandbox-sidecar --test it -- --ignored --nocapture speed`.
+#[tokio::test]
+#[ignore = "measures"]
+async fn the_speed_of_a_terminal_with_one_viewer_and_with_one_that_does_not_read_beside_it() {
+    const BYTES: u64 = 256 * 1024 * 1024;
+    let program = Program::start(PROGRAM, &[], Some(TOKEN)).await;
+    for beside in [false, true] {
+        let command = format!("stty raw -echo; echo ready; read line; head -c {BYTES} /dev/zero; read line");
+        let mut view = View::command(&program.socket(), &command).await;
+        view.until("ready\n").await;
+        let _does_not_read = match beside {
+            true => Some(View::attach(&program.socket(), &view.id, "").await),
+            false => None,
+        };
+        view.type_in("\n").await;
+        let begun = Instant::now();
+        let mut left = BYTES;
+        while left > 0 {
+            let Told::Bytes(bytes) = view.next().await else { panic!("not only bytes") };
+            left = left.saturating_sub(bytes.len() as u64);
+            view.shown.clear();
+        }
+        let speed = (BYTES >> 20) as f64 / begun.elapsed().as_secs_f64();
+        eprintln!("beside one that does not read: {beside}, {speed:.0} MiB/s");
+        assert_eq!(delete(&program.socket(), &view.id).await, 204);
+    }
+}
