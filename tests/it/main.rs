@@ -13,6 +13,7 @@ mod engine;
 mod engine_faults;
 mod host_full;
 mod image;
+mod inside;
 mod journey;
 mod killed;
 mod lifecycle;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::Uri;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::limits::{REFRESH_BODY_BYTES_MAX, REFRESH_TIMEOUT_MS, TOKEN_BYTES_MAX};
 use crate::token::{Refresh, RefreshError, Renewed};
@@ -26,8 +25,15 @@ struct Asked<'a> {
 #[derive(Deserialize)]
 struct Answered {
     token: String,
-    /// A text or a number, as each service has it.
-    expires_at: Value,
+    expires_at: Instant,
+}
+
+/// A point in time, as each service has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Instant {
+    Text(String),
+    Number(u64),
 }
 
 impl HttpRefresh {
@@ -64,7 +70,10 @@ impl Refresh for HttpRefresh {
         if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(unusable("the new key fits no header"));
         }
-        let expires_at = expires_at.as_str().map_or_else(|| expires_at.to_string(), str::to_owned);
+        let expires_at = match expires_at {
+            Instant::Text(text) => text,
+            Instant::Number(number) => number.to_string(),
+        };
         Ok(Renewed { token, expires_at })
     }
 }

@@ -8,7 +8,8 @@ use sandbox_fsp::limits::{REFRESH_INTERVAL_MS, REFRESH_RETRY_MS};
 use sandbox_fsp::{HttpRefresh, Keeper, Refresh, RefreshError, Renewed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
+use tokio::task::yield_now;
+use tokio::time::{Instant, advance};
 
 /// Answers with what it is told to, and writes down when, and for which key, it was asked.
 #[derive(Clone, Default)]
@@ -31,6 +32,13 @@ impl Refresh for Script {
     }
 }
 
+/// Lets time pass, and others do what is due then.
+async fn pass(time_ms: u64) {
+    yield_now().await;
+    advance(Duration::from_millis(time_ms)).await;
+    yield_now().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_is_renewed_every_hour_and_a_minute_after_a_failure() {
     let script = Script::default();
@@ -38,13 +46,15 @@ async fn a_key_is_renewed_every_hour_and_a_minute_after_a_failure() {
     let started = Instant::now();
     let keeper = Keeper::start("first", script.clone());
     let token = keeper.token();
-    sleep(Duration::from_millis(REFRESH_INTERVAL_MS - 1)).await;
+    pass(REFRESH_INTERVAL_MS - 1).await;
     assert!(script.asked.lock().unwrap().is_empty());
-    sleep(Duration::from_millis(2 * REFRESH_RETRY_MS)).await;
+    pass(1).await;
+    pass(REFRESH_RETRY_MS).await;
+    pass(REFRESH_RETRY_MS - 1).await;
     assert_eq!(&*token.get(), "first");
-    sleep(Duration::from_millis(2)).await;
+    pass(1).await;
     assert_eq!(&*token.get(), "key-3");
-    sleep(Duration::from_millis(REFRESH_INTERVAL_MS)).await;
+    pass(REFRESH_INTERVAL_MS).await;
     assert_eq!(&*token.get(), "key-4");
     let asked = script.asked.lock().unwrap().clone();
     let at_ms: Vec<_> = asked.iter().map(|(at, _)| (*at - started).as_millis() as u64).collect();
@@ -53,7 +63,7 @@ async fn a_key_is_renewed_every_hour_and_a_minute_after_a_failure() {
     let keys: Vec<_> = asked.iter().map(|(_, key)| key.as_str()).collect();
     assert_eq!(keys, ["first", "first", "first", "key-3"]);
     drop(keeper);
-    sleep(Duration::from_millis(3 * hour)).await;
+    pass(3 * hour).await;
     assert_eq!((script.asked.lock().unwrap().len(), &*token.get()), (4, "key-4"));
 }
 

@@ -60,6 +60,10 @@ pub const API_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const API_PAGES_MAX: usize = 1_000;
 /// An event of a stream, with what came along with it.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of stdin that the command line reads at a time.
+pub const STDIN_PIECE_BYTES: usize = 64 * 1024;
+/// Pieces of stdin that wait to be sent.
+pub const STDIN_PIECES_MAX: usize = 4;
 /// Time between two pieces of a file that is read or written.
 pub const FILE_PIECE_WITHIN: Duration = Duration::from_secs(60);
 /// Time in which a connection into a sandbox is open; the operator may have to start the sandbox.

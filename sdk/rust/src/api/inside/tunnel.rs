@@ -1,5 +1,8 @@
 //! Connections to ports inside a sandbox.
 
+use http::Response;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
 use sandbox_fsp::Dial as _;
 use sandbox_process::link::link;
 use sandbox_process::upgrade::{Stream, UpgradeError, upgrade};
@@ -9,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Inside;
 use crate::api::ApiError;
-use crate::limits::OPEN_WITHIN;
+use crate::limits::{API_BODY_BYTES_MAX, OPEN_WITHIN};
 
 impl Inside {
     /// A connection to a port of a program inside, as bytes both ways. Either side may end its own.
@@ -22,20 +25,20 @@ impl Inside {
         let opened = async {
             let stream = web.open().await.map_err(|error| self.broken(error))?;
             let (mut sender, _driver) = link(stream).await.map_err(|error| self.broken(error))?;
-            upgrade(&mut sender, request, PROTOCOL).await.map_err(|error| self.not_upgraded(error))
+            match upgrade(&mut sender, request, PROTOCOL).await {
+                Ok(stream) => Ok(stream),
+                Err(UpgradeError::Broken(error)) => Err(self.broken(error)),
+                Err(UpgradeError::Refused(response)) => Err(refusal(*response).await),
+            }
         };
         timeout(OPEN_WITHIN, opened).await.unwrap_or_else(|late| Err(self.broken(late)))
     }
+}
 
-    fn not_upgraded(&self, error: UpgradeError) -> ApiError {
-        match error {
-            UpgradeError::Broken(error) => self.broken(error),
-            UpgradeError::Refused(response) => {
-                let status = response.status();
-                let message = status.canonical_reason().unwrap_or("without a reason").to_owned();
-                let error = ErrorBody { code: "refused".into(), message, retryable: status.is_server_error() };
-                ApiError::Refused { status: status.as_u16(), error }
-            }
-        }
-    }
+async fn refusal(response: Response<Incoming>) -> ApiError {
+    let status = response.status();
+    let body = Limited::new(response.into_body(), API_BODY_BYTES_MAX).collect().await;
+    let said = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
+    let unsaid = || ErrorBody { code: "unknown".into(), message: "without a reason".into(), retryable: false };
+    ApiError::Refused { status: status.as_u16(), error: said.unwrap_or_else(unsaid) }
 }

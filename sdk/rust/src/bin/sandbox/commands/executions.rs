@@ -220,7 +220,7 @@ fn ran(id: &str, outcome: Outcome) -> Ran {
 fn line(execution: &ExecSummary) -> String {
     let state = match (&execution.status, &execution.error) {
         (_, Some(error)) => error.code.clone(),
-        (Some(status), None) => serde_json::to_value(status).map_or_else(|_| "?".into(), |name| text_of(&name)),
+        (Some(status), None) => word(*status).to_owned(),
         (None, None) => "waiting".to_owned(),
     };
     let code = execution.ended.as_ref().and_then(|ended| ended.exit_code);
@@ -229,8 +229,15 @@ fn line(execution: &ExecSummary) -> String {
     format!("{}  {state}{code}  {} s  {}", execution.id, execution.age_ms / 1_000, command.escape_debug())
 }
 
-fn text_of(name: &serde_json::Value) -> String {
-    name.as_str().unwrap_or("?").to_owned()
+const fn word(status: Status) -> &'static str {
+    match status {
+        Status::Running => "running",
+        Status::Completed => "completed",
+        Status::Failed => "failed",
+        Status::Cancelled => "cancelled",
+        Status::Timeout => "timeout",
+        Status::Oom => "oom",
+    }
 }
 
 #[cfg(test)]

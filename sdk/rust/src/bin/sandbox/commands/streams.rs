@@ -5,22 +5,18 @@ use std::thread;
 
 use bytes::Bytes;
 use sandbox_protocol::fsp::Signal;
+use sandbox_sdk::limits::{STDIN_PIECE_BYTES, STDIN_PIECES_MAX};
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 
-/// Bytes that are read at a time.
-const PIECE_BYTES: usize = 64 * 1024;
-/// Pieces that wait to be sent.
-const PIECES_MAX: usize = 4;
-
 /// This program's stdin. It is read by a thread of its own, which nothing waits for: a terminal may never give another
 /// byte.
 pub(super) fn stdin() -> mpsc::Receiver<io::Result<Bytes>> {
-    let (sender, receiver) = mpsc::channel(PIECES_MAX);
+    let (sender, receiver) = mpsc::channel(STDIN_PIECES_MAX);
     thread::spawn(move || {
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut piece = vec![0; STDIN_PIECE_BYTES];
         loop {
             let read = match io::stdin().read(&mut piece) {
                 Ok(0) => return,
