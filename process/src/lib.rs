@@ -3,6 +3,7 @@
 //!
 //! Not here: what any process does. No knowledge of chains, containers or sandboxes.
 
+mod limits;
 pub mod link;
 pub mod logging;
 pub mod serve;

@@ -12,13 +12,13 @@ pub use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
+use crate::limits::WEBSOCKET_WRITE_BYTES_MAX;
+
 /// The server's end of an open WebSocket.
 pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Bytes that are gathered before they are written.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
-/// Bytes that wait for a reader at most, besides one message.
-const WRITE_BUFFER_BYTES_MAX: usize = 256 * 1024;
 
 /// A client's wish for a WebSocket, to be answered with [`response`](Self::response) and then [opened](Self::open).
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub fn bounds(message_bytes_max: usize) -> WebSocketConfig {
         .max_message_size(Some(message_bytes_max))
         .max_frame_size(Some(message_bytes_max))
         .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX + message_bytes_max)
+        .max_write_buffer_size(WEBSOCKET_WRITE_BYTES_MAX + message_bytes_max)
 }
 
 /// Whether a header, a list of words with commas between them, has this one among them.

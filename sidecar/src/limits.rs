@@ -65,6 +65,14 @@ pub const KILL_MAX: Duration = Duration::from_secs(5);
 pub const KILL_PAUSE: Duration = Duration::from_millis(2);
 /// Time for a supervisor to tell and end once nothing is left below it.
 pub const FAREWELL_MAX: Duration = Duration::from_secs(1);
+/// Messages of streamed stdin that wait for a program that does not read; their bytes are bounded by the window.
+pub const STDIN_MESSAGES_MAX: usize = 1_024;
+/// Bytes that are the beginning of a character and no character.
+pub const UNFINISHED_CHARACTER_BYTES_MAX: usize = 3;
+/// As far as the kernel lets a process stand back.
+pub const NICENESS_MAX: i32 = 19;
+/// Executions that a connection's client has been told of to their ends and that it has not let go of yet.
+pub const FSP_ENDED_WAITING_MAX: usize = 64;
 /// Time between two looks at the memory of executions, at the least: for that long one may have more than its limit.
 pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Time between two looks at whom the kernel killed in an execution's control group.

@@ -28,10 +28,7 @@ enum Layout {
     /// Version 2.
     Unified,
     /// Version 1.
-    Split {
-        cpu: bool,
-        cpuacct: bool,
-    },
+    Split { cpu: bool, cpuacct: bool },
 }
 
 /// An execution's group. It goes when it is dropped, which its processes must have done before.

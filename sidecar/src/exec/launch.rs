@@ -23,7 +23,7 @@ use super::language::{self, PATH};
 use super::leader::{self, Fresh, Plan, Trouble};
 use super::order::{Order, Place, is_in_a_file};
 use super::report::Reports;
-use crate::limits::START_MAX;
+use crate::limits::{NICENESS_MAX, START_MAX};
 
 /// The whole environment of a command that asks for nothing: none of it is the sidecar's own.
 const ENVIRONMENT: [(&str, &str); 6] = [
@@ -37,8 +37,6 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 
 /// How much less of the processor one step of niceness gives.
 const NICE_STEP: f64 = 1.25;
-/// As nice as a process can be.
-const NICE_MAX: f64 = 19.0;
 
 /// An order's process.
 pub(super) struct Launched {
@@ -163,7 +161,7 @@ fn file(order: &Order, directory: &Path) -> Result<Option<(CString, Vec<u8>)>, E
 /// Weights below the default as niceness, which is what a process may give itself; those above it take a control group.
 fn niceness(cpu_shares: u64) -> i32 {
     let ratio = FSP_CPU_SHARES_DEFAULT as f64 / cpu_shares.max(1) as f64;
-    ratio.log(NICE_STEP).round().clamp(0.0, NICE_MAX) as i32
+    ratio.log(NICE_STEP).round().clamp(0.0, f64::from(NICENESS_MAX)) as i32
 }
 
 fn reason(error: io::Error) -> ExecError {

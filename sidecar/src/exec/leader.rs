@@ -27,6 +27,7 @@ use tokio::process::Command;
 
 use super::Identity;
 use super::report::{Record, spent_by_children};
+use crate::limits::NICENESS_MAX;
 
 /// Added to the error number of a directory that cannot be entered: a bare number is all that comes back from there.
 const DIRECTORY_ERRNO_BASE: i32 = 1 << 16;
@@ -41,8 +42,6 @@ const OOM_SCORE: &[u8] = b"500";
 
 /// How far commands stand back for the sidecar, whose answers must not wait for a thousand of them.
 const NICENESS: i32 = 10;
-/// As far as the kernel lets anybody stand back.
-const NICENESS_MAX: i32 = 19;
 
 /// What a leader becomes.
 pub(super) struct Plan {

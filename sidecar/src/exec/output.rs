@@ -12,10 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::feed::Feed;
 use super::order::OutputLimit;
-use crate::limits::DRAIN_MAX;
-
-/// Longest sequence of bytes that are the beginning of a character and no character.
-const UNFINISHED_BYTES_MAX: usize = 3;
+use crate::limits::{DRAIN_MAX, UNFINISHED_CHARACTER_BYTES_MAX};
 
 /// How much a program may still write.
 #[derive(Debug)]
@@ -126,7 +123,7 @@ async fn read(pipe: &mut (impl AsyncRead + Unpin), buffer: &mut BytesMut, ended:
 
 /// Length of what does not end within a character. Bytes that are no text end anywhere.
 fn whole_characters(bytes: &[u8]) -> usize {
-    let tail = bytes.len().saturating_sub(UNFINISHED_BYTES_MAX);
+    let tail = bytes.len().saturating_sub(UNFINISHED_CHARACTER_BYTES_MAX);
     for (index, byte) in bytes.iter().enumerate().skip(tail).rev() {
         let length = match byte {
             0x80..=0xbf => continue,

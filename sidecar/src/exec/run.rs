@@ -106,11 +106,7 @@ pub(super) async fn run(execution: &Arc<Execution>, order: Order, around: &Arc<S
 }
 
 /// Starts the command, in a control group of its own where there may be one.
-async fn launched(
-    order: &Order,
-    around: &Surroundings,
-    fresh: &Path,
-) -> Result<(Launched, Option<Group>), ExecError> {
+async fn launched(order: &Order, around: &Surroundings, fresh: &Path) -> Result<(Launched, Option<Group>), ExecError> {
     let made = |delegation: &Delegation| {
         let group = delegation.group(format!("exec-{:016x}", rand::random::<u64>()), Some(&order.limits))?;
         group.entrances().map(|entrances| (group, entrances))

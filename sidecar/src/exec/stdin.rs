@@ -8,8 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
 use tokio::sync::{Notify, mpsc};
 
-/// Messages that wait for a program that does not read; their bytes are bounded by the window.
-const MESSAGES_MAX: usize = 1_024;
+use crate::limits::STDIN_MESSAGES_MAX;
 
 /// Where stdin is streamed to.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ pub enum NotTaken {
 
 impl Inlet {
     pub(super) fn new() -> (Self, Pieces) {
-        let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+        let (sender, receiver) = mpsc::channel(STDIN_MESSAGES_MAX);
         let inlet = Self {
             sender,
             window: AtomicU64::new(FSP_STDIN_WINDOW_BYTES),
@@ -130,7 +129,7 @@ mod tests {
     #[test]
     fn messages_are_bounded_as_their_bytes_are() {
         let (inlet, _pieces) = Inlet::new();
-        for _ in 0..MESSAGES_MAX {
+        for _ in 0..STDIN_MESSAGES_MAX {
             inlet.send(Bytes::from_static(b"x"), false).unwrap();
         }
         assert_eq!(inlet.send(Bytes::from_static(b"x"), false), Err(NotTaken::BeyondWindow));

@@ -28,10 +28,7 @@ use super::pump::{Credit, Pump};
 use super::sending::{Gone, Outgoing};
 use super::words;
 use crate::exec::{Engine, ExecError, Execution, Hold, Keep, Mode, new_id};
-use crate::limits::{FSP_FAREWELL_MAX, FSP_PING_PAUSE, FSP_SILENCE_MAX};
-
-/// Pumps that ended and were not taken note of yet, at most.
-const ENDED_WAITING_MAX: usize = 64;
+use crate::limits::{FSP_ENDED_WAITING_MAX, FSP_FAREWELL_MAX, FSP_PING_PAUSE, FSP_SILENCE_MAX};
 
 /// A connection, while it lives.
 pub(super) struct Session<'a> {
@@ -76,7 +73,7 @@ impl<'a> Session<'a> {
         let (sink, source) = socket.split();
         let (out, sending) = Outgoing::new(sink);
         let (say_farewell, farewell) = oneshot::channel();
-        let (ended, endings) = mpsc::channel(ENDED_WAITING_MAX);
+        let (ended, endings) = mpsc::channel(FSP_ENDED_WAITING_MAX);
         let (living, pumps, cut) = (HashMap::new(), TaskTracker::new(), CancellationToken::new());
         let mut session = Session { engine, extensions, living, out, pumps, ended, pumps_ever: 0, cut };
         let broken = session.cut.clone();
