@@ -215,8 +215,7 @@ impl Node {
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
         let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
-        let served = served(operations, &config, &key, height.clone(), (snapshots.clone(), sidecars.clone()));
-        door.open(served)?;
+        door.open(served(operations, &config, &key, height.clone(), (snapshots.clone(), sidecars.clone())))?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {

@@ -87,6 +87,13 @@ impl Sidecars for SocketSidecars {
             None => self.exec_over_http(instance, body).await,
         }
     }
+
+    async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
+        match self.dial(instance).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(SidecarError::NotSent(CallError::Connect(error).into())),
+        }
+    }
 }
 
 impl SocketSidecars {
@@ -114,13 +121,6 @@ impl SocketSidecars {
         let refused: ErrorBody = serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)))?;
         Err(refusal(refused))
     }
-
-    async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
-        match self.dial(instance).await {
-            Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(SidecarError::NotSent(CallError::Connect(error).into())),
-        }
-    }
 }
 
 /// What a customer is told whose sandbox was made by an older release, and asks for what that does not know.
@@ -144,6 +144,7 @@ fn refusal(refused: ErrorBody) -> SidecarError {
             | SidecarRefusal::UpgradeRequired
             | SidecarRefusal::PortReserved
             | SidecarRefusal::PortClosed
+            | SidecarRefusal::OutputLimit
             | SidecarRefusal::Internal,
         )
         | None => SidecarError::Unreachable(refused.into()),
