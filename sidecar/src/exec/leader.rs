@@ -145,20 +145,21 @@ fn default_signals() -> Result<(), Errno> {
     SigSet::empty().thread_set_mask()
 }
 
-/// Lets the command open its own pipes anew, as `> /dev/stderr` does. What is no pipe stays as it is: `/dev/null` is
-/// everybody's, and whoever owned it could close it to the sidecar.
+/// Lets the command open its own pipes, or its own terminal, anew, as `> /dev/stderr` does. Anything else stays as it
+/// is: `/dev/null` is everybody's, and whoever owned it could close it to the sidecar.
 #[allow(unsafe_code)]
 fn give_pipes(identity: Identity) -> Result<(), Errno> {
     for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the three are open, and `stat` is read only where it was written.
-        let is_pipe = unsafe {
-            libc::fstat(fd, stat.as_mut_ptr()) == 0 && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO
+        let is_own = unsafe {
+            let known = libc::fstat(fd, stat.as_mut_ptr()) == 0;
+            known && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO || libc::isatty(fd) == 1
         };
-        if !is_pipe {
+        if !is_own {
             continue;
         }
-        // SAFETY: a pipe that was made for this command.
+        // SAFETY: a pipe, or a terminal, that was made for this command.
         match Errno::result(unsafe { libc::fchown(fd, identity.uid.as_raw(), identity.gid.as_raw()) }) {
             // A kernel in user space whose pipes have no owner that could be changed.
             Ok(_) | Err(Errno::EPERM) => {}
