@@ -11,7 +11,7 @@ use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 use crate::Ports;
 use crate::children::{ChildName, ChildOrder};
 use crate::ports::{
-    Containers, Egress, PortError, Sandboxes, SidecarError, Sidecars, Snapshot, SnapshotOrder, Snapshots,
+    Containers, Egress, Pipe, PortError, Sandboxes, SidecarError, Sidecars, Snapshot, SnapshotOrder, Snapshots,
 };
 use crate::request::{Env, Resources, SandboxSpec, SnapshotUri};
 use crate::sandbox::{Instance, Phase, Sandbox, SidecarToken};
@@ -226,6 +226,10 @@ impl Sidecars for FakeWorld {
             truncated: false,
             duration_ms: 0,
         })
+    }
+
+    async fn connect(&self, _instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
+        Err(SidecarError::NotSent("nothing speaks HTTP here".into()))
     }
 }
 

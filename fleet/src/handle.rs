@@ -41,7 +41,44 @@ pub struct Visit {
     pub instance: Instance,
     /// Where what happens in it is noted.
     pub activity: Activity,
+    view: View,
     _use: Use,
+}
+
+/// An open way into a sandbox, which may be idle all the same: whoever passes something through notes it.
+#[derive(Debug, Clone)]
+pub struct Stay {
+    /// Where it is noted.
+    pub activity: Activity,
+    /// The container that was entered.
+    pub instance: Instance,
+    view: View,
+}
+
+impl Visit {
+    /// The same sandbox for longer than it is in use.
+    pub fn stay(&self) -> Stay {
+        Stay { activity: self.activity.clone(), instance: self.instance.clone(), view: self.view.clone() }
+    }
+}
+
+impl Stay {
+    /// Whether the container that was entered runs.
+    pub fn lasts(&self) -> bool {
+        self.view.has_changed().is_ok() && runs(&self.view.borrow(), &self.instance)
+    }
+
+    /// Returns once the container that was entered does not run any more, or nobody knows whether it does.
+    pub async fn ended(&mut self) {
+        let Self { instance, view, .. } = self;
+        if view.wait_for(|sandbox| !runs(sandbox, instance)).await.is_err() {
+            tracing::debug!("the keeper has stopped");
+        }
+    }
+}
+
+fn runs(sandbox: &Sandbox, entered: &Instance) -> bool {
+    matches!(&sandbox.phase, Phase::Running(instance) if instance == entered)
 }
 
 impl Fleet {
@@ -179,9 +216,10 @@ impl Fleet {
         let (view, activity) = self.ask(|reply| Command::Find(id, reply)).await?.ok_or_else(lost)?;
         // Begun before it is looked at: what is seen to run is not stopped for idleness meanwhile.
         let used = activity.begin();
-        let sandbox = owned(view, owner)?.borrow().clone();
+        let view = owned(view, owner)?;
+        let sandbox = view.borrow().clone();
         match sandbox.phase.clone() {
-            Phase::Running(instance) => Ok(Visit { sandbox, instance, activity, _use: used }),
+            Phase::Running(instance) => Ok(Visit { sandbox, instance, activity, view, _use: used }),
             Phase::Stopping(_) | Phase::Stopped(_) | Phase::Resuming(..) => {
                 let message = format!("the sandbox is {}; resume it first", sandbox.phase.name());
                 Err(Failure::new(FailureCode::SandboxStopped, message).into())

@@ -20,5 +20,5 @@ pub mod request;
 pub mod sandbox;
 pub mod selection;
 
-pub use handle::{Fleet, Unfinished, Visit};
+pub use handle::{Fleet, Stay, Unfinished, Visit};
 pub use keeper::{Keeper, Ports};

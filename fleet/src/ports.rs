@@ -5,6 +5,7 @@ use std::error::Error;
 use async_trait::async_trait;
 use sandbox_protocol::exec::{ExecBody, ExecReply};
 use sandbox_protocol::{Failure, FailureCode};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::request::SnapshotUri;
 use crate::sandbox::{Instance, Sandbox};
@@ -51,7 +52,18 @@ pub trait Sidecars: Send + Sync + 'static {
     /// # Errors
     /// [`SidecarError`].
     async fn exec(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError>;
+
+    /// Opens a connection to the sidecar, on which it speaks HTTP/1.
+    ///
+    /// # Errors
+    /// [`SidecarError::NotSent`].
+    async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError>;
 }
+
+/// Bytes both ways.
+pub trait Pipe: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<P: AsyncRead + AsyncWrite + Send + Unpin> Pipe for P {}
 
 /// What leaves a running sandbox for the network, and what does not.
 #[async_trait]

@@ -325,6 +325,41 @@ async fn a_sandbox_is_stopped_when_nothing_happened_for_its_idle_time_and_not_be
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_open_way_into_a_sandbox_keeps_it_awake_by_what_passes_and_not_by_being_open() {
+    let node = node(1);
+    let made = node.fleet.create(idle_after(60)).await.unwrap();
+    let mut stay = node.fleet.visit(made.id, OWNER).await.unwrap().stay();
+    for _ in 0..10 {
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(stay.lasts(), "something passed less than 60 s ago");
+        stay.activity.touch();
+    }
+    let silent = tokio::time::Instant::now();
+    stay.ended().await;
+    assert!(!stay.lasts());
+    assert_eq!(silent.elapsed().as_secs(), 60);
+    let stopped = node.fleet.stop(made.id, OWNER).await.unwrap();
+    assert!(matches!(stopped.phase, Phase::Stopped(rest) if rest.reason == StopReason::Idle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_way_ends_with_what_it_leads_to_and_with_the_keeper() {
+    let node = node(2);
+    let made = node.fleet.create(sandbox(0)).await.unwrap();
+    let mut stay = node.fleet.visit(made.id, OWNER).await.unwrap().stay();
+    node.fleet.check(made.id).await;
+    node.fleet.find(made.id, OWNER).await.unwrap();
+    assert!(stay.lasts(), "one that is looked after goes on");
+    node.fleet.delete(made.id, OWNER).await.unwrap();
+    stay.ended().await;
+    let made = node.fleet.create(sandbox(1)).await.unwrap();
+    let mut stay = node.fleet.visit(made.id, OWNER).await.unwrap().stay();
+    node.stop.cancel();
+    stay.ended().await;
+    assert!(!stay.lasts());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stopped_sandbox_ends_as_a_running_one_does() {
     let node = node(1);
     let made = node.fleet.create(Sandbox { expires_at_block: Some(100), ..sandbox(0) }).await.unwrap();

@@ -142,6 +142,7 @@ pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), N
         Err(error) => Err(error),
     };
     stop.cancel();
+    door.closed().await;
     drop(records_guard);
     ended
 }
@@ -214,7 +215,8 @@ impl Node {
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
         let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
-        door.open(served(operations, &config, &key, height.clone(), snapshots.clone()))?;
+        let served = served(operations, &config, &key, height.clone(), (snapshots.clone(), sidecars.clone()));
+        door.open(served)?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -292,11 +294,12 @@ fn served(
     config: &Config,
     key: &PrivateKeySigner,
     head: watch::Receiver<u64>,
-    snapshots: Arc<Stores>,
+    (snapshots, sidecars): (Arc<Stores>, Arc<SocketSidecars>),
 ) -> Api {
     let Operations { chain, records, fleet, metrics, me, .. } = parts;
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
-    Api { chain, records, fleet, head, metrics, me, url: config.offer.api_url.clone(), quoting, snapshots }
+    let url = config.offer.api_url.clone();
+    Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars }
 }
 
 /// What quotes are made with.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use sandbox_protocol::limits::{
-    EXEC_OUTPUT_BYTES_MAX, EXEC_RUNNING_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT,
-    WAIT_S_MAX, WALLET_SIGNATURE_BYTES_MAX,
+    EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_MAX, FSP_CUT_BYTES_MAX, FSP_POOL_OVERFLOW_DEFAULT, FSP_POOL_SIZE_DEFAULT,
+    FSP_QUEUED_MAX, FSP_RUNNING_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX,
+    WALLET_SIGNATURE_BYTES_MAX,
 };
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
@@ -16,8 +17,10 @@ pub(crate) const CALLS_WAITING_MAX: usize = 65_536;
 pub(crate) const JOBS_CONCURRENT_DEFAULT: usize = 64;
 /// Jobs worked on at a time at most: the blueprint runner takes no more.
 pub(crate) const JOBS_CONCURRENT_MAX: usize = 1_024;
-/// Jobs of one sandbox worked on at a time: half of what runs in it, so that its owner gets in by the API as well.
-pub(crate) const JOBS_PER_SANDBOX_MAX: usize = EXEC_RUNNING_MAX / 2;
+/// Time after which connections to a sidecar that nobody uses are closed.
+pub(crate) const SIDECAR_POOL_IDLE_MAX: Duration = Duration::from_secs(60);
+/// Jobs of one sandbox worked on at a time: as many as there are connections for them.
+pub(crate) const JOBS_PER_SANDBOX_MAX: usize = FSP_POOL_SIZE_DEFAULT + FSP_POOL_OVERFLOW_DEFAULT;
 /// Pause between two looks for calls that wait on disk.
 pub(crate) const REFILL_PAUSE: Duration = Duration::from_secs(2);
 /// Open calls that are looked after at a time.
@@ -258,6 +261,35 @@ pub(crate) const API_STREAM_AGE_MAX: Duration = API_CONNECTION_AGE_MAX;
 /// Events that are read from the log at a time.
 pub(crate) const EVENTS_READ_MAX: usize = 128;
 
+/// Connections into sandboxes that went over from HTTP to bytes of their own, WebSockets say; one more is told to come
+/// back.
+pub(crate) const API_TUNNELS_MAX: usize = 1_024;
+/// Of those, one address's.
+pub(crate) const API_TUNNELS_EACH_MAX: usize = 128;
+/// Bytes on their way in a tunnel, in each direction.
+pub(crate) const API_TUNNEL_BUFFER_BYTES: usize = 32 * 1024;
+/// Connections of the execution protocol, in which the operator follows what runs; one more is told to come back. As a
+/// rule one holds less than 1 MiB, and [`API_RELAY_MESSAGE_BYTES_MAX`] each way where somebody is out for it.
+pub(crate) const API_RELAYS_MAX: usize = 256;
+/// Of those, one address's.
+pub(crate) const API_RELAYS_EACH_MAX: usize = 64;
+/// Length of a message of the execution protocol at which its sandbox, too, reads no further.
+pub(crate) const API_RELAY_MESSAGE_BYTES_MAX: usize = FSP_CUT_BYTES_MAX;
+/// Executions that are followed in one such connection: as many as a sandbox takes.
+pub(crate) const API_RELAY_FOLLOWED_MAX: usize = FSP_RUNNING_MAX + FSP_QUEUED_MAX;
+/// Time for the last words of such a connection, and for its client to take them.
+pub(crate) const API_RELAY_FAREWELL_MAX: Duration = Duration::from_secs(2);
+/// Time for a sidecar that broke off to show that it lives.
+pub(crate) const SIDECAR_LOOK_MAX: Duration = Duration::from_secs(1);
+/// Pause between two looks whether the token is still good by which something was opened into a sandbox.
+pub(crate) const API_LEASE_LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// Time for what is served in a sandbox to begin its answer: longer than any command takes.
+pub(crate) const API_PROXY_ANSWER_MAX: Duration = Duration::from_secs(600);
+/// Life of a ticket with which a request is let in by a sidecar.
+pub(crate) const SIDECAR_TICKET_LIFE_S: u64 = 60;
+/// Length of what may be a sign of life alone in a stream of events.
+pub(crate) const API_COMMENT_BYTES_MAX: usize = 256;
+
 /// Pause between two looks whether the certificate's files have changed.
 pub(crate) const TLS_LOOK_PAUSE: Duration = Duration::from_secs(10);
 
@@ -307,5 +339,8 @@ pub(crate) const SEAL_KEYS_OPENING_MAX: usize = 8;
 const _: () = assert!(API_PEER_CONNECTIONS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_UNKNOWN_WAITS_MAX < API_CONNECTIONS_MAX);
 const _: () = assert!(API_STREAMS_EACH_MAX < API_STREAMS_MAX && API_STREAMS_MAX < API_CONNECTIONS_MAX);
+const _: () = assert!(API_TUNNELS_EACH_MAX < API_TUNNELS_MAX && API_RELAYS_EACH_MAX < API_RELAYS_MAX);
+const _: () = assert!(API_RELAY_FAREWELL_MAX.as_millis() < DRAIN_TIMEOUT.as_millis());
+const _: () = assert!(API_PROXY_ANSWER_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
 const _: () = assert!(TOKENS_EACH_MAX < TOKENS_MAX && TOKEN_LIFE_S_MIN <= TOKEN_LIFE_S_DEFAULT);
 const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_DEFAULT <= QUOTE_LIFE_S_MAX);

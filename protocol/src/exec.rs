@@ -8,6 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::fsp::{Ended, Signal, Status};
+use crate::http::ErrorBody;
+
 /// Header-less name of the bearer scheme that every route but `/health` demands.
 pub const BEARER: &str = "Bearer";
 
@@ -38,6 +41,9 @@ pub struct ExecBody {
     /// Refuse an id that is not known instead of starting it.
     #[serde(default)]
     pub attach_only: bool,
+    /// Answer with the id at once; what becomes of it is asked for by that. It may take longer, and 0 is the most.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detach: bool,
 }
 
 /// How an execution ended.
@@ -48,6 +54,10 @@ pub enum ExecEnd {
     Exited,
     /// Its time was over; its process group was killed.
     TimedOut,
+    /// It was cancelled; its process group was killed.
+    Cancelled,
+    /// Memory was used up; its process group was killed.
+    OutOfMemory,
 }
 
 /// Answer to `POST /exec`.
@@ -69,6 +79,69 @@ pub struct ExecReply {
     pub duration_ms: u64,
 }
 
+/// An execution that a sidecar knows, as `GET /exec` and `GET /exec/{id}` tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecSummary {
+    /// Its id.
+    pub id: String,
+    /// The beginning of its code.
+    pub command: String,
+    /// `None` while it waits for a place.
+    pub status: Option<Status>,
+    /// How it ended, once it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+    /// Why it has no result, once that is certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+    /// Since it was accepted, in milliseconds; of one that has ended, until then.
+    pub age_ms: u64,
+    /// Number of the last event that it told.
+    pub last_seq: u64,
+}
+
+/// Answer to `GET /exec`: the running, then the ended that are remembered, each oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecsBody {
+    /// All of them.
+    pub executions: Vec<ExecSummary>,
+}
+
+/// Query of `DELETE /exec/{id}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KillQuery {
+    /// Send this to its process group instead of ending it with all that it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<Signal>,
+}
+
+/// Answer to a detached `POST /exec`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DetachedReply {
+    /// What it is asked for by.
+    pub id: String,
+}
+
+/// Data of the SSE events `stdout` and `stderr` of an execution. The others are `status` and `result` as the messages of
+/// the protocol, `gap`, and `error` with an [`ErrorBody`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputEvent {
+    /// The bytes.
+    pub base64: ByteText,
+}
+
+/// Data of the SSE event `gap`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapEvent {
+    /// First event that is not kept any more.
+    pub from_seq: u64,
+    /// Last of them.
+    pub to_seq: u64,
+    /// Bytes of output before the next event, from the beginning.
+    pub bytes: u64,
+}
+
 /// Why a sidecar answers with an [`ErrorBody`](crate::http::ErrorBody); its `code` is the text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -87,10 +160,20 @@ pub enum SidecarRefusal {
     MethodNotAllowed,
     /// `attach_only` named an execution that neither runs nor is remembered.
     UnknownExecution,
+    /// The terminal is not there, or not any more.
+    UnknownTerminal,
+    /// The route is for a WebSocket, or another upgrade, and the request asks for none.
+    UpgradeRequired,
+    /// The port belongs to the sidecar.
+    PortReserved,
+    /// Nothing inside the sandbox takes connections at the port.
+    PortClosed,
     /// The id belongs to an execution with another request.
     Conflict,
-    /// As many commands or processes run as may, or the sidecar is about to end. Nothing was started.
+    /// As many commands run and wait, or as many processes run, as may, or the sidecar is about to end. Nothing was started.
     Busy,
+    /// It wrote more than it may, and was killed.
+    OutputLimit,
     /// The command was ended because the sidecar ends; it is not run again.
     Interrupted,
     /// A defect; the sidecar's log holds the cause.
@@ -106,7 +189,7 @@ impl SidecarRefusal {
     /// Whether the same request may succeed later.
     pub const fn retryable(self) -> bool {
         match self {
-            Self::Busy | Self::Internal => true,
+            Self::Busy | Self::PortClosed | Self::Internal => true,
             Self::Unauthorized
             | Self::Forbidden
             | Self::BadRequest
@@ -114,7 +197,11 @@ impl SidecarRefusal {
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::UnknownExecution
+            | Self::UnknownTerminal
+            | Self::UpgradeRequired
+            | Self::PortReserved
             | Self::Conflict
+            | Self::OutputLimit
             | Self::Interrupted => false,
         }
     }

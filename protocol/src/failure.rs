@@ -26,7 +26,9 @@ pub enum FailureCode {
     SealedElsewhere,
     /// The command ran longer than it was given.
     Timeout,
-    /// The command wrote more than is kept; what was kept is in the response.
+    /// The command, and what it started, used up the memory they may have, and were killed for it.
+    MemoryLimit,
+    /// The command wrote more than is kept, and was killed; what was kept is in the response.
     OutputLimit,
     /// The caller's own commands in the sandbox are as many as may run at once.
     SandboxBusy,
@@ -72,6 +74,7 @@ impl FailureCode {
             | Self::SealedUnreadable
             | Self::SealedElsewhere
             | Self::Timeout
+            | Self::MemoryLimit
             | Self::OutputLimit
             | Self::SandboxBusy
             | Self::SandboxStopped
@@ -110,6 +113,7 @@ impl FailureCode {
             | Self::SealedUnreadable
             | Self::SealedElsewhere
             | Self::Timeout
+            | Self::MemoryLimit
             | Self::OutputLimit
             | Self::SandboxStopped
             | Self::SnapshotRefused
@@ -123,7 +127,7 @@ impl FailureCode {
 
     /// Whether the response is the job's own, holding what was gathered until the limit struck, and not a [`JobError`].
     pub const fn keeps_response(self) -> bool {
-        matches!(self, Self::Timeout | Self::OutputLimit)
+        matches!(self, Self::Timeout | Self::MemoryLimit | Self::OutputLimit)
     }
 }
 

@@ -23,13 +23,13 @@ pub const OPEN_FILES_MAX: i64 = 16_384;
 pub const EXEC_TIMEOUT_MS_DEFAULT: u64 = 30_000;
 /// Most time that a command may ask for.
 pub const EXEC_TIMEOUT_MS_MAX: u64 = 300_000;
+/// Most time of a command that nobody waits for.
+pub const EXEC_DETACHED_TIMEOUT_MS_MAX: u64 = 24 * 3_600_000;
 /// Bytes kept of each of stdout and stderr; what goes beyond is dropped and marked.
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// Commands that run in one sandbox at a time; the next is refused.
-pub const EXEC_RUNNING_MAX: usize = 64;
 /// Finished executions that a sidecar still answers for, by id.
 pub const EXEC_FINISHED_MAX: usize = 256;
-/// Output bytes that a sidecar keeps of finished executions, all together.
+/// Bytes that a sidecar keeps of the output of finished executions, all together.
 pub const EXEC_FINISHED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Length of a command, also with its stdin: what fits an exec request.
 pub const EXEC_BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -82,6 +82,40 @@ pub const FSP_POOL_SIZE_DEFAULT: usize = 5;
 /// Connections beyond those that bursts may open.
 pub const FSP_POOL_OVERFLOW_DEFAULT: usize = 10;
 
+/// Terminals of a sandbox, those that have ended and are still remembered among them.
+pub const PTY_TERMINALS_MAX: usize = 16;
+/// Viewers of a terminal.
+pub const PTY_VIEWERS_MAX: usize = 8;
+/// Columns of a terminal.
+pub const PTY_COLS_MAX: u16 = 1_000;
+/// Rows of a terminal.
+pub const PTY_ROWS_MAX: u16 = 1_000;
+/// Length of the name in `TERM`.
+pub const PTY_TERM_BYTES_MAX: usize = 64;
+/// Bytes that a terminal has shown and that are kept for viewers that are behind or come back.
+pub const PTY_KEPT_BYTES: usize = 512 * 1024;
+/// Bytes that a viewer may be behind before its terminal's programs are held up for it.
+pub const PTY_WINDOW_BYTES: u64 = 256 * 1024;
+/// Time for which one viewer that is behind holds up others that are not.
+pub const PTY_STALL_MS_MAX: u64 = 250;
+/// Length of a viewer's message.
+pub const PTY_INPUT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a terminal in one message.
+pub const PTY_CHUNK_BYTES_MAX: usize = 64 * 1024;
+/// Time that a terminal goes on without a viewer, and that it is remembered after its end.
+pub const PTY_KEEP_S: u64 = 600;
+
+/// Tunnels to ports of one sandbox at a time; the next is refused.
+pub const TUNNELS_MAX: usize = 256;
+/// Length of a client's message in a tunnel that is a WebSocket.
+pub const TUNNEL_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Events that a sidecar keeps for readers that come back.
+pub const EVENTS_KEPT_MAX: usize = 1_000;
+/// Readers of a sidecar's events at a time; the next is refused.
+pub const EVENT_READERS_MAX: usize = 64;
+/// Time between two signs of life in a stream without events.
+pub const EVENT_HEARTBEAT_S: u64 = 15;
 /// Length of a ticket for a sidecar: all scopes, the last second, and the seal.
 pub const TICKET_BYTES_MAX: usize = 128;
 /// Entries of a page of a directory that names no number.
@@ -129,6 +163,7 @@ const _: () = assert!(TOKEN_LIFE_S_DEFAULT <= TOKEN_LIFE_S_MAX && PAGE_ENTRIES_D
 const _: () = assert!(FILES_PAGE_ENTRIES_DEFAULT <= FILES_PAGE_ENTRIES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
 const _: () = assert!(FSP_CODE_BYTES_MAX + FSP_STDIN_BYTES_MAX < FSP_MESSAGE_BYTES_MAX);
+const _: () = assert!(PTY_WINDOW_BYTES + PTY_CHUNK_BYTES_MAX as u64 <= PTY_KEPT_BYTES as u64);
 const _: () = assert!(EXEC_ID_BYTES_MAX <= u8::MAX as usize && FSP_RUNNING_MAX * 3 <= PIDS_MAX as usize);
 
 #[cfg(test)]

@@ -25,6 +25,18 @@ pub enum Scope {
     /// Stop, resume, snapshot and delete them.
     #[serde(rename = "sandboxes:write")]
     SandboxesWrite,
+    /// Run code in them.
+    #[serde(rename = "sandboxes:exec")]
+    SandboxesExec,
+    /// Read and write files in them.
+    #[serde(rename = "sandboxes:files")]
+    SandboxesFiles,
+    /// Use terminals in them.
+    #[serde(rename = "sandboxes:pty")]
+    SandboxesPty,
+    /// Reach ports of programs in them.
+    #[serde(rename = "sandboxes:ports")]
+    SandboxesPorts,
     /// Follow what happens to them.
     #[serde(rename = "events:read")]
     EventsRead,
@@ -32,12 +44,24 @@ pub enum Scope {
 
 /// A text that names no scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no such scope; there are calls:read, sandboxes:read, sandboxes:write and events:read")]
+#[error(
+    "no such scope; there are calls:read, sandboxes:read, sandboxes:write, sandboxes:exec, sandboxes:files, \
+     sandboxes:pty, sandboxes:ports and events:read"
+)]
 pub struct NotAScope;
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 4] = [Self::CallsRead, Self::SandboxesRead, Self::SandboxesWrite, Self::EventsRead];
+    pub const ALL: [Self; 8] = [
+        Self::CallsRead,
+        Self::SandboxesRead,
+        Self::SandboxesWrite,
+        Self::SandboxesExec,
+        Self::SandboxesFiles,
+        Self::SandboxesPty,
+        Self::SandboxesPorts,
+        Self::EventsRead,
+    ];
 
     /// As it is written.
     pub const fn name(self) -> &'static str {
@@ -45,6 +69,10 @@ impl Scope {
             Self::CallsRead => "calls:read",
             Self::SandboxesRead => "sandboxes:read",
             Self::SandboxesWrite => "sandboxes:write",
+            Self::SandboxesExec => "sandboxes:exec",
+            Self::SandboxesFiles => "sandboxes:files",
+            Self::SandboxesPty => "sandboxes:pty",
+            Self::SandboxesPorts => "sandboxes:ports",
             Self::EventsRead => "events:read",
         }
     }
@@ -159,6 +187,7 @@ mod tests {
     #[test]
     fn a_scope_is_written_and_read_alike_everywhere() {
         for scope in Scope::ALL {
+            assert!(NotAScope.to_string().contains(scope.name()));
             assert_eq!(serde_json::to_value(scope).unwrap(), scope.name());
             assert_eq!((scope.name().parse(), Scope::of_urn(&scope.urn())), (Ok(scope), Ok(scope)));
         }

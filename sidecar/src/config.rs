@@ -43,6 +43,8 @@ pub struct Config {
     pub home: PathBuf,
     /// `SIDECAR_EGRESS_SOCKET`: the operator's proxy; without it there is no door out.
     pub egress: Option<PathBuf>,
+    /// `SIDECAR_CGROUP`: a control group that was handed over, for executions to have groups of their own beneath it.
+    pub cgroup: Option<PathBuf>,
     /// `SIDECAR_AUTH_TOKEN`; without one the sidecar makes its own.
     pub token: Option<Token>,
     /// `AGENT_UID` and `AGENT_GID`: who commands run as, where the sidecar may choose.
@@ -82,8 +84,13 @@ impl Config {
         if let Some(path) = &egress {
             absolute("SIDECAR_EGRESS_SOCKET", path)?;
         }
+        let cgroup = optional::<PathBuf>(source, "SIDECAR_CGROUP")?;
+        if let Some(path) = &cgroup {
+            absolute("SIDECAR_CGROUP", path)?;
+        }
         Ok(Self {
             doors: Doors::read(source)?,
+            cgroup,
             workspace,
             home,
             egress,
@@ -192,6 +199,7 @@ mod tests {
             ("AGENT_WORKSPACE_ROOT", "work"),
             ("AGENT_HOME", "home"),
             ("SIDECAR_EGRESS_SOCKET", "egress.sock"),
+            ("SIDECAR_CGROUP", "cgroup"),
             ("AGENT_UID", "0"),
             ("AGENT_GID", "0"),
             ("AGENT_UID", "4294967295"),

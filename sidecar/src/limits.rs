@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use sandbox_process::serve::Bounds;
-use sandbox_protocol::limits::{EXEC_RUNNING_MAX, EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, SNAPSHOT_S_MAX};
+use sandbox_protocol::limits::{
+    EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, PTY_STALL_MS_MAX, SNAPSHOT_S_MAX,
+};
 
 /// Connections served at a time; the next waits to be accepted.
-pub const CONNECTIONS_MAX: usize = 256;
+pub const CONNECTIONS_MAX: usize = 640;
 /// Bytes of a request's line and headers.
 pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Headers of a request.
@@ -25,23 +27,82 @@ pub const CONNECTION_BOUNDS: Bounds = Bounds {
     age_max: CONNECTION_AGE_MAX,
     last_request_max: LAST_REQUEST_MAX,
 };
+/// Silence after which a stream of events is told to be there still.
+pub const HEARTBEAT_PAUSE: Duration = Duration::from_secs(15);
+/// Connections that speak the protocol at a time.
+pub const FSP_CONNECTIONS_MAX: usize = 128;
+/// Messages that wait to be sent through one connection.
+pub const FSP_SENDS_WAITING_MAX: usize = 8;
+/// Silence of a client after which it is asked whether it is there.
+pub const FSP_PING_PAUSE: Duration = Duration::from_secs(30);
+/// Silence of a client after which it is taken to be gone.
+pub const FSP_SILENCE_MAX: Duration = Duration::from_secs(90);
+/// Time for a client to hear how its executions ended with the sidecar.
+pub const FSP_FAREWELL_MAX: Duration = Duration::from_secs(1);
+/// Time in which a client takes a message; a slower one is cut off.
+pub const FSP_SEND_MAX: Duration = Duration::from_secs(300);
 /// Time for a request's body.
 pub const BODY_READ_MAX: Duration = Duration::from_secs(30);
 /// Length of a bearer token.
 pub const TOKEN_BYTES_MAX: usize = 4 * 1024;
 
+/// Bytes that an execution's events take while they are kept: what is not read in time is let go beyond it.
+pub const FEED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// The same where all together take more than [`FEEDS_BYTES_MAX`].
+pub const FEED_BYTES_MIN: usize = 256 * 1024;
+/// Bytes that the events of all executions take before each may take only [`FEED_BYTES_MIN`].
+pub const FEEDS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes that an execution's events take that are for the reader at hand only.
+pub const UNKEPT_FEED_BYTES_MAX: usize = 256 * 1024;
+
 /// Time from asking for a command's process until it has become `/bin/sh`.
 pub const START_MAX: Duration = Duration::from_secs(10);
-/// Time that output may still come after the command itself has ended, where others hold its pipes open.
+/// Silence after a command's end that makes its output complete, where others hold its pipes open.
 pub const DRAIN_MAX: Duration = Duration::from_millis(100);
-/// Bytes read from a pipe at once.
-pub const READ_BYTES: usize = 64 * 1024;
 /// Time until a process tree that was sent SIGKILL must be gone.
 pub const KILL_MAX: Duration = Duration::from_secs(5);
 /// Time between two looks at a process tree that is being ended.
 pub const KILL_PAUSE: Duration = Duration::from_millis(2);
+/// Time for a supervisor to tell and end once nothing is left below it.
+pub const FAREWELL_MAX: Duration = Duration::from_secs(1);
+/// Time between two looks at the memory of executions, at the least: for that long one may have more than its limit.
+pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Time between two looks at whom the kernel killed in an execution's control group.
+pub const GROUP_LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How many times as long as a look the pause after it is: looking takes a tenth of a processor at most.
+pub const LOOK_SHARE: u32 = 10;
+/// Fresh directories that wait to be cleared away.
+pub const CLEARINGS_WAITING_MAX: usize = 1_024;
+/// Characters of an execution's code that are shown of it.
+pub const SUMMARY_CHARS_MAX: usize = 120;
+/// Fresh directories that are cleared away at a time.
+pub const CLEARED_AT_ONCE_MAX: usize = 64;
+/// Time in which fresh directories are cleared away.
+pub const CLEARING_MAX: Duration = Duration::from_secs(60);
 /// Looks at a process tree that try to hold it still before it is killed in motion.
 pub const FREEZE_PASSES_MAX: u32 = 50;
+
+/// Time that a shell and its foreground have to end by themselves once their terminal goes away.
+pub const PTY_HANGUP_MAX: Duration = Duration::from_secs(1);
+/// Time for which viewers that are behind hold up others.
+pub const PTY_STALL_MAX: Duration = Duration::from_millis(PTY_STALL_MS_MAX);
+/// Bytes read from a terminal at once; the kernel holds less than this.
+pub const PTY_READ_BYTES: usize = 16 * 1024;
+/// Pause before a terminal is read again that no process has open.
+pub const PTY_CLOSED_PAUSE: Duration = Duration::from_millis(50);
+/// Time between two pings to a viewer.
+pub const PTY_PING: Duration = Duration::from_secs(20);
+/// Time after which a viewer from whom nothing is heard, no answer to a ping either, is no longer one.
+pub const PTY_SILENT_MAX: Duration = Duration::from_secs(60);
+/// Time that a WebSocket's last message may take, and then its other side's.
+pub const SOCKET_CLOSE_MAX: Duration = Duration::from_millis(400);
+
+/// Time for a port inside the sandbox to take a connection.
+pub const TUNNEL_CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a tunnel on their way, in each direction.
+pub const TUNNEL_BUFFER_BYTES: usize = 64 * 1024;
+/// Time between two pings through a tunnel that is a WebSocket.
+pub const TUNNEL_PING: Duration = Duration::from_secs(30);
 
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_MAX: Duration = Duration::from_secs(SNAPSHOT_S_MAX);
@@ -140,8 +201,11 @@ pub const STOP_MAX: Duration = Duration::from_secs(7);
 /// Time that a health check waits for its answer.
 pub const HEALTHCHECK_MAX: Duration = Duration::from_secs(3);
 
-const _: () = assert!(KILL_MAX.as_millis() + DRAIN_MAX.as_millis() < STOP_MAX.as_millis());
-const _: () = assert!(CONNECTIONS_MAX > EXEC_RUNNING_MAX);
+const _: () = assert!(KILL_MAX.as_millis() + FAREWELL_MAX.as_millis() + DRAIN_MAX.as_millis() < STOP_MAX.as_millis());
+const _: () = assert!(
+    PTY_HANGUP_MAX.as_millis() + KILL_MAX.as_millis() + 2 * SOCKET_CLOSE_MAX.as_millis() < STOP_MAX.as_millis()
+);
+const _: () = assert!(CONNECTIONS_MAX > FSP_RUNNING_MAX + FSP_QUEUED_MAX);
 const _: () = assert!(LAST_REQUEST_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
 const _: () = assert!(LAST_REQUEST_MAX.as_secs() > SNAPSHOT_S_MAX);
 const _: () = assert!(FILES_HEARTBEAT.as_secs() < FILES_ANSWER_MAX.as_secs() && FILES_RUNNING_MAX < CONNECTIONS_MAX);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
@@ -11,20 +12,27 @@ use nix::unistd::geteuid;
 use sandbox_process::logging::{self, Format};
 use sandbox_process::signals;
 use sandbox_process::source::Environment;
+use sandbox_protocol::egress::EGRESS_PORT;
+use sandbox_protocol::events::Happening;
+use sandbox_protocol::limits::PTY_KEEP_S;
 use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::config::{Config, Doors};
+use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::files::{self, Files, Served};
-use sandbox_sidecar::http::{Token, doorway, open_port, open_socket, router, worker};
+use sandbox_sidecar::files::{self, Files};
+use sandbox_sidecar::fsp::Sessions;
+use sandbox_sidecar::http::{Served, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker};
 use sandbox_sidecar::limits::{FILES_ANSWER_MAX, FILES_IDLE_MAX, STOP_MAX};
+use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
+use sandbox_sidecar::tunnel::Tunnels;
 use sandbox_sidecar::{egress, first, healthcheck};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// The server inside every sandbox. Settings come from the environment: SIDECAR_PORT, SIDECAR_SOCKET,
-/// SIDECAR_AUTH_TOKEN, SIDECAR_EGRESS_SOCKET, AGENT_WORKSPACE_ROOT, AGENT_HOME, AGENT_UID, AGENT_GID.
+/// SIDECAR_AUTH_TOKEN, SIDECAR_EGRESS_SOCKET, SIDECAR_CGROUP, AGENT_WORKSPACE_ROOT, AGENT_HOME, AGENT_UID, AGENT_GID.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -42,7 +50,7 @@ enum Work {
     Archive(Job),
     /// Serve the agent's files to the sidecar.
     #[command(hide = true)]
-    ServeFiles(Served),
+    ServeFiles(files::Served),
 }
 
 fn main() -> ExitCode {
@@ -88,7 +96,14 @@ async fn serve(config: Config) -> Result<()> {
     ensure!(found.is_dir(), "AGENT_WORKSPACE_ROOT={}: is no directory", workspace.display());
     let stop = signals::shutdown()?;
     let identity = identity(config.agent);
-    let engine = Engine::with_environment(workspace, identity, config.environment());
+    let events = Events::new(SystemTime::now());
+    let engine = match &config.cgroup {
+        None => Engine::with_environment(workspace, identity, config.environment(), events.clone()),
+        Some(groups) => {
+            Engine::with_groups(workspace, identity, config.environment(), (events.clone(), groups.as_path()))
+                .with_context(|| format!("SIDECAR_CGROUP={}", groups.display()))?
+        }
+    };
     let snapshots = Snapshots::new(Settings {
         program: snapshot::own_program(),
         workspace: workspace.clone(),
@@ -101,14 +116,23 @@ async fn serve(config: Config) -> Result<()> {
     }
     let files = Files::new(files::Settings {
         program: snapshot::own_program(),
-        served: Served { workspace: workspace.clone(), home: config.home.clone() },
+        served: files::Served { workspace: workspace.clone(), home: config.home.clone() },
         identity,
         idle_max: FILES_IDLE_MAX,
         answer_max: FILES_ANSWER_MAX,
         stop: stop.clone(),
     });
-    let way_out = way_out(config.egress, &stop).await?;
-    let router = router(engine.clone(), snapshots.clone(), files.clone(), token(config.token)?);
+    let way_out = way_out(config.egress.clone(), &stop).await?;
+    let streams = streams(&config, identity, events, &stop);
+    let sessions = Sessions::new(engine.clone(), stop.clone());
+    let served = Served {
+        engine: engine.clone(),
+        sessions: sessions.clone(),
+        files: files.clone(),
+        snapshots: snapshots.clone(),
+        streams: streams.clone(),
+    };
+    let router = router(served, token(config.token.clone())?);
     let doorway = doorway(router, stop.clone());
     let socket = match &config.doors.socket {
         Some(path) => {
@@ -125,10 +149,34 @@ async fn serve(config: Config) -> Result<()> {
     stop.cancelled().await;
     drop(socket);
     let stopped = timeout(STOP_MAX, async {
-        tokio::join!(engine.stop(), snapshots.stopped(), files.stopped(), doorway.closed());
+        tokio::join!(
+            engine.stop(),
+            sessions.closed(),
+            snapshots.stopped(),
+            files.stopped(),
+            streams.stop(),
+            doorway.closed()
+        );
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")
+}
+
+/// Terminals, tunnels and events. Nobody is let in through a tunnel to where the sidecar itself listens.
+fn streams(config: &Config, identity: Option<Identity>, events: Events, stop: &CancellationToken) -> Streams {
+    events.publish(Happening::SidecarStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
+    let settings = pty::Settings {
+        workspace: config.workspace.clone(),
+        identity,
+        environment: config.environment(),
+        keep: Duration::from_secs(PTY_KEEP_S),
+    };
+    Streams {
+        terminals: Terminals::new(settings, events.clone()),
+        tunnels: Tunnels::new([EGRESS_PORT].into_iter().chain(config.doors.port)),
+        events,
+        upgraded: Upgraded::new(stop.clone()),
+    }
 }
 
 /// Opens the door out, where there is something behind it.

@@ -48,7 +48,7 @@ async fn an_answer_can_be_proven_with_and_without_the_chain_and_a_changed_one_ca
     let sandbox = world.create().await?;
     let saved = world.node.dir().join("answer.json");
     let path = saved.display().to_string();
-    let save = world.customer.run(&["exec", "--save", &path, &sandbox, "--", "echo proof"]).await?;
+    let save = world.customer.run(&["run", "--save", &path, &sandbox, "--", "echo proof"]).await?;
     assert!(save.status.success(), "{:?}", shown(&save));
 
     world.customer.text(&["verify", "--offline", &path]).await?;

@@ -289,7 +289,7 @@ async fn the_command_line_asks_shows_and_pays_the_cheapest() -> Result<()> {
     let holder = market.account().await?.chain().sandbox(id).await?.operator;
     assert_eq!(holder, Ground::address(SECOND_OPERATOR));
     let sandbox = id.to_string();
-    let ran = market.customer.run(&["exec", "--quote", "--within", "60", &sandbox, "--", "echo quoted"]).await?;
+    let ran = market.customer.run(&["run", "--quote", "--within", "60", &sandbox, "--", "echo quoted"]).await?;
     let (code, stdout, stderr) = shown(&ran);
     assert_eq!((code, stdout.as_str()), (Some(0), "quoted\n"), "{stderr}");
     assert!(stderr.contains(&format!("0.00005 coin to operator {holder}")), "{stderr}");

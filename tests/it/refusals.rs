@@ -58,7 +58,7 @@ async fn what_the_chain_can_see_is_refused_there_without_a_call_or_a_payment() -
     assert_eq!(balance().await?, before, "nothing was paid");
 
     for unknown in [format!("sbx-{service}-99-0"), format!("sbx-{service}-0-1"), format!("sbx-{}-0-0", service + 1)] {
-        let args = ["exec", "--within", "20", &unknown, "--", "true"];
+        let args = ["run", "--within", "20", &unknown, "--", "true"];
         let refused = world.customer.run(&args).await?;
         assert_eq!(refused.status.code(), Some(121), "{unknown}: {:?}", shown(&refused));
     }
@@ -90,13 +90,13 @@ async fn what_only_execution_shows_is_answered_with_a_receipt_of_outcome_1() -> 
     assert_eq!(world.leftovers()?, Vec::<String>::new());
 
     let sandbox = world.create().await?;
-    let late = world.customer.run(&["exec", "--timeout", "300", &sandbox, "--", "echo begun; sleep 60"]).await?;
+    let late = world.customer.run(&["run", "--timeout", "300", &sandbox, "--", "echo begun; sleep 60"]).await?;
     assert_eq!((late.status.code(), late.stdout.as_slice()), (Some(124), b"begun\n".as_slice()), "{:?}", shown(&late));
     let much = world.customer.exec(&sandbox, "head -c 1048577 /dev/zero").await?;
     assert_eq!((much.status.code(), much.stdout.len()), (Some(122), 1_048_576), "{}", shown(&much).2);
     let fits = world.customer.exec(&sandbox, "head -c 1048576 /dev/zero").await?;
     assert_eq!((fits.status.code(), fits.stdout.len()), (Some(0), 1_048_576), "{}", shown(&fits).2);
-    let nowhere = world.customer.run(&["exec", "--cwd", "/nowhere", &sandbox, "--", "true"]).await?;
+    let nowhere = world.customer.run(&["run", "--cwd", "/nowhere", &sandbox, "--", "true"]).await?;
     assert_eq!(nowhere.status.code(), Some(122), "{:?}", shown(&nowhere));
     Ok(())
 }

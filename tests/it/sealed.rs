@@ -35,7 +35,7 @@ async fn a_sealed_environment_is_seen_inside_and_nowhere_else() -> Result<()> {
     assert!(holds(&create, "sealed:v1:") && !holds(&create, SECRET) && !holds(&create, "TOKEN"));
 
     let run = async |more: &[&str]| {
-        let args = [&["exec", "--within", "60"], more, &[sandbox.as_str(), "--", "cat; echo -n $WORD"]].concat();
+        let args = [&["run", "--within", "60"], more, &[sandbox.as_str(), "--", "cat; echo -n $WORD"]].concat();
         world.customer.text(&args).await
     };
     let stdin = world.node.dir().join("stdin");

@@ -38,7 +38,7 @@ impl Drop for Name {
 impl World {
     /// The digest of the image that the sandbox runs, by the receipt of a command in it.
     async fn image_of(&self, sandbox: &str) -> Result<String> {
-        let ran = self.customer.json(&["exec", sandbox, "--", "true"]).await?;
+        let ran = self.customer.json(&["run", sandbox, "--", "true"]).await?;
         let digest = find(&ran, "imageDigest").or_else(|| find(&ran, "image_digest"));
         Ok(digest.with_context(|| format!("no digest in {ran}"))?.to_owned())
     }

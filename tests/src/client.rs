@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use alloy::primitives::Address;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use tokio::process::Child;
 
 use crate::programs::program;
 
@@ -37,12 +38,38 @@ impl Client {
     /// # Errors
     /// It cannot be started.
     pub async fn run(&self, args: &[&str]) -> Result<Output> {
-        let mut command = Command::new(&self.program);
-        command.args(args).env_clear().stdin(Stdio::null());
+        let mut command = tokio::process::Command::from(self.command(&self.program));
+        command.args(args).kill_on_drop(true).output().await.context("cannot run sandbox")
+    }
+
+    /// Starts `sandbox` with these arguments, and pipes to it and from it.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(&self, args: &[&str]) -> Result<Child> {
+        let mut command = tokio::process::Command::from(self.command(&self.program));
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true).spawn().context("cannot run sandbox")
+    }
+
+    /// Runs `sandbox` with these arguments in a terminal of its own, whose output is its stdout.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub async fn in_terminal(&self, args: &str) -> Result<Output> {
+        let line = format!("{} {args}", self.program.display());
+        let mut command = tokio::process::Command::from(self.command(Path::new("/usr/bin/script")));
+        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm");
+        command.kill_on_drop(true).output().await.context("cannot run script")
+    }
+
+    /// A program with the customer's settings, and nothing to read.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().stdin(Stdio::null());
         command.env("SANDBOX_DEPLOYMENT", &self.addresses).env("SANDBOX_KEY_FILE", &self.key_file);
         command.env("SANDBOX_CONFIG_DIR", self.config_dir());
-        let mut command = tokio::process::Command::from(command);
-        command.kill_on_drop(true).output().await.context("cannot run sandbox")
+        command
     }
 
     /// Runs `sandbox`, which must succeed, and returns what it printed.
@@ -85,11 +112,11 @@ impl Client {
         self.text(&args).await
     }
 
-    /// Runs a script in a sandbox and returns everything that came of it.
+    /// Runs a script in a sandbox as a job and returns everything that came of it.
     ///
     /// # Errors
     /// `sandbox` cannot be started.
     pub async fn exec(&self, sandbox: &str, script: &str) -> Result<Output> {
-        self.run(&["exec", "--within", "120", sandbox, "--", script]).await
+        self.run(&["run", "--within", "120", sandbox, "--", script]).await
     }
 }

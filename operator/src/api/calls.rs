@@ -232,6 +232,7 @@ mod tests {
     use tokio::time::{Instant, timeout};
 
     use super::*;
+    use crate::api::seats::STREAMS;
     use crate::records::RecordsGuard;
 
     const KEY: CallKey = CallKey { service: 1, call: 2 };
@@ -255,7 +256,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (records, guard) = Records::open(dir.path()).unwrap();
             let stop = CancellationToken::new();
-            let calls = Arc::new(Calls::new(records.clone(), ASKED, Seats::default(), stop.clone()));
+            let calls = Arc::new(Calls::new(records.clone(), ASKED, Seats::new(STREAMS), stop.clone()));
             let route = TowerToHyperService::new(Router::from(routes().with_state(calls.clone())));
             Self { records, stop, route, calls, caller: PrivateKeySigner::random(), _kept: (guard, dir) }
         }

@@ -9,7 +9,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
-use super::{auth, calls, events, open, quotes, sandboxes};
+use super::{auth, calls, events, open, proxy, quotes, sandboxes};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -72,7 +72,8 @@ impl IntoResponses for SessionErrors {
     }
 }
 
-fn refusal((status, description): (StatusCode, &str)) -> (String, RefOr<Response>) {
+/// A refusal of this status.
+pub(super) fn refusal((status, description): (StatusCode, &str)) -> (String, RefOr<Response>) {
     let content = Content::new(Some(Ref::from_schema_name("ErrorBody")));
     let response = ResponseBuilder::new().description(description).content("application/json", content).build();
     (status.as_str().to_owned(), response.into())
@@ -88,6 +89,7 @@ pub(super) fn document() -> Document {
         sandboxes::routes().into_openapi(),
         events::routes().into_openapi(),
         quotes::routes().into_openapi(),
+        proxy::document(),
     ] {
         document.merge(part);
     }

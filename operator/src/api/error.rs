@@ -81,6 +81,15 @@ pub(crate) enum ApiError {
     /// The process is ending.
     #[error("the operator is ending")]
     NotReady,
+    /// What is served in a sandbox broke off before it answered, or its way there did.
+    #[error("the sandbox did not answer")]
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+    /// What is served in a sandbox has not begun its answer.
+    #[error("nothing came from inside the sandbox for {0} s")]
+    Silent(u64),
+    /// Nothing in the sandbox takes connections at the port.
+    #[error("nothing in the sandbox listens at port {0}")]
+    PortClosed(u16),
     /// A defect.
     #[error("the operator failed")]
     Internal(#[source] Box<dyn Error + Send + Sync>),
@@ -112,6 +121,9 @@ impl ApiError {
             Self::TooSlow(_) => (StatusCode::SERVICE_UNAVAILABLE, "too_slow", true),
             Self::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting", true),
             Self::NotReady => (StatusCode::SERVICE_UNAVAILABLE, "not_ready", true),
+            Self::Unreachable(_) => (StatusCode::BAD_GATEWAY, "sandbox_unreachable", true),
+            Self::Silent(_) => (StatusCode::GATEWAY_TIMEOUT, "sandbox_silent", true),
+            Self::PortClosed(_) => (StatusCode::BAD_GATEWAY, "port_closed", true),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal", true),
         }
     }
@@ -128,6 +140,10 @@ impl ApiError {
                 let reference = format!("{:08x}", rand::random::<u32>());
                 tracing::error!(%reference, cause = %crate::error_chain(cause.as_ref()), "request failed");
                 ErrorBody { message: format!("{}; reference {reference}", body.message), ..body }
+            }
+            Self::Unreachable(cause) => {
+                tracing::debug!(cause = %crate::error_chain(cause.as_ref()), "a sandbox did not answer");
+                body
             }
             Self::Chain(cause) => {
                 tracing::warn!(cause = %crate::error_chain(cause), "a request waits for the node");

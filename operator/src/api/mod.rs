@@ -6,6 +6,7 @@
 //! | `gate`, `session`, `rate`, `peer`, `crowd` | who asks, how often, from how many connections |
 //! | `auth` | signing in with Ethereum |
 //! | `calls`, `sandboxes`, `events`, `quotes`, `open` | the routes |
+//! | `proxy` | the ways into sandboxes |
 //! | `document` | the OpenAPI document of the routes |
 //! | `extract`, `error` | requests in, refusals out: the one place of each |
 //! | `tls` | certificates |
@@ -22,6 +23,7 @@ mod lobby;
 mod open;
 mod peer;
 mod proof;
+mod proxy;
 mod quotes;
 mod rate;
 mod sandboxes;
@@ -36,12 +38,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::Address;
 use axum::Router;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{ACCEPT_RANGES, CONTENT_RANGE, RETRY_AFTER};
 use axum::http::{HeaderName, Method};
 use axum::middleware;
 use hyper_util::service::TowerToHyperService;
 use sandbox_fleet::Fleet;
-use sandbox_fleet::ports::Snapshots;
+use sandbox_fleet::ports::{Sidecars, Snapshots};
 use sandbox_process::serve::{Bounds, Doorway};
 use sandbox_protocol::limits::PAGE_ENTRIES_MAX;
 use sandbox_sdk::Chain;
@@ -49,6 +51,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::config::ApiConfig;
@@ -70,11 +73,12 @@ use gate::Gate;
 use lobby::Lobby;
 use open::Open;
 use proof::Asked;
+use proxy::{Proxy, Upgraded};
 pub(crate) use quotes::QuoteParts;
 pub(crate) use quotes::Quoting;
 use rate::Rates;
 use sandboxes::Holdings;
-use seats::Seats;
+use seats::{STREAMS, Seats};
 use tls::TlsListener;
 pub(crate) use tls::{TlsError, TlsFiles};
 
@@ -87,12 +91,17 @@ const BOUNDS: Bounds = Bounds {
     last_request_max: API_LAST_REQUEST_MAX,
 };
 
+/// Headers that pages of other origins may set.
+const ASKED_HEADERS: [&str; 6] =
+    ["authorization", "content-type", "last-event-id", "range", "x-sandbox-token", "x-sandbox-resume"];
+
 /// What the routes work with.
 pub(crate) struct Api {
     pub(crate) chain: Chain,
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) snapshots: Arc<dyn Snapshots>,
+    pub(crate) sidecars: Arc<dyn Sidecars>,
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) metrics: Metrics,
     /// This operator.
@@ -106,7 +115,8 @@ pub(crate) struct Api {
 pub(crate) struct Door {
     lobby: Lobby,
     config: ApiConfig,
-    stop: CancellationToken,
+    upgraded: Upgraded,
+    drained: AbortOnDropHandle<()>,
 }
 
 impl Door {
@@ -119,29 +129,42 @@ impl Door {
             Some(files) => doorway.serve(TlsListener::new(listener, files.clone(), stop.clone())?),
             None => doorway.serve(listener),
         }
-        let stopping = stop.clone();
-        tokio::spawn(async move {
+        let upgraded = Upgraded { tasks: TaskTracker::new(), stop };
+        let (tasks, stopping) = (upgraded.tasks.clone(), upgraded.stop.clone());
+        let drained = tokio::spawn(async move {
             stopping.cancelled().await;
-            if timeout(DRAIN_TIMEOUT, doorway.closed()).await.is_err() {
+            tasks.close();
+            let closed = async { tokio::join!(doorway.closed(), tasks.wait()) };
+            if timeout(DRAIN_TIMEOUT, closed).await.is_err() {
                 tracing::error!("requests were open when the time for them was over");
             }
         });
-        Ok(Self { lobby, config, stop })
+        Ok(Self { lobby, config, upgraded, drained: AbortOnDropHandle::new(drained) })
     }
 
     /// Serves everything from now on.
     pub(crate) fn open(&self, api: Api) -> Result<(), NoHost> {
-        self.lobby.open(router(api, &self.config, &self.stop)?);
+        self.lobby.open(router(api, &self.config, &self.upgraded)?);
         Ok(())
+    }
+
+    /// Returns when, after the signal to stop, what was open has ended, or the time for it is over.
+    pub(crate) async fn closed(self) {
+        if let Err(error) = self.drained.await {
+            tracing::error!(%error, "nobody waited for open requests");
+        }
     }
 }
 
 /// The routes, as a value.
-fn router(api: Api, config: &ApiConfig, stop: &CancellationToken) -> Result<Router, NoHost> {
-    let Api { chain, records, fleet, snapshots, head, metrics, me, url, quoting } = api;
+fn router(api: Api, config: &ApiConfig, upgraded: &Upgraded) -> Result<Router, NoHost> {
+    let Api { chain, records, fleet, snapshots, sidecars, head, metrics, me, url, quoting } = api;
+    let stop = &upgraded.stop;
+    let trusted = config.trusted_proxies.clone();
+    let proxy = Proxy::new((fleet.clone(), sidecars, records.clone()), &url, trusted, upgraded.clone());
     let deployment = chain.deployment();
     let asked = Asked { operator: me, chain_id: deployment.chain_id, core: deployment.core };
-    let seats = Seats::default();
+    let seats = Seats::new(STREAMS);
     let calls = Calls::new(records.clone(), asked, seats.clone(), stop.clone());
     let auth = Auth::new(&url, config.token_life_s, records.clone(), chain)?;
     let open = Open { fleet: fleet.clone(), head, metrics, stop: stop.clone() };
@@ -150,7 +173,8 @@ fn router(api: Api, config: &ApiConfig, stop: &CancellationToken) -> Result<Rout
         .merge(calls::routes().with_state(Arc::new(calls)))
         .merge(sandboxes::routes().with_state(Arc::new(Holdings::new(fleet, snapshots))))
         .merge(events::routes().with_state(Arc::new(Feed::new(records.clone(), seats, stop.clone()))))
-        .merge(quotes::routes().with_state(quoting));
+        .merge(quotes::routes().with_state(quoting))
+        .merge(proxy::routes(proxy));
     let gate = Gate { records, rates: Rates::new(), trusted: config.trusted_proxies.clone() };
     Ok(guarded(routes, gate, config))
 }
@@ -168,9 +192,9 @@ fn guarded(routes: Router, gate: Gate, config: &ApiConfig) -> Router {
 fn cors(config: &ApiConfig) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(config.cors_origins.clone()))
-        .allow_methods([Method::GET, Method::POST, Method::DELETE])
-        .allow_headers([AUTHORIZATION, CONTENT_TYPE, HeaderName::from_static("last-event-id")])
-        .expose_headers([RETRY_AFTER])
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+        .allow_headers(ASKED_HEADERS.map(HeaderName::from_static))
+        .expose_headers([RETRY_AFTER, CONTENT_RANGE, ACCEPT_RANGES])
 }
 
 /// What quotes are made with, put together.
@@ -188,5 +212,10 @@ fn page(limit: u64) -> Result<usize, ApiError> {
 
 /// Seconds since 1970.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    now_ms() / 1_000
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -15,6 +15,8 @@ pub(super) const SECRET_BYTES: usize = 32;
 /// What tokens begin with, so that they are known for what they are where they lie about.
 const PREFIX: &str = "sbt_";
 const SCHEME: &str = "Bearer ";
+/// Where the token stands alone, so that `Authorization` is free for a program in a sandbox.
+pub(super) const TOKEN_HEADER: &str = "x-sandbox-token";
 /// Bytes of the hash that name a token.
 const ID_BYTES: usize = 8;
 
@@ -36,8 +38,10 @@ pub(super) struct Void;
 impl Session {
     /// The session of the token that these headers show; `None` where they show none.
     pub(super) fn of(headers: &HeaderMap, records: &Records) -> Result<Option<Result<Self, Void>>, ApiError> {
+        let alone = headers.get(TOKEN_HEADER).map(|value| value.to_str().unwrap_or_default());
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some(text) = shown.and_then(|shown| shown.strip_prefix(SCHEME)) else { return Ok(None) };
+        let bearer = shown.and_then(|shown| shown.strip_prefix(SCHEME));
+        let Some(text) = alone.or(bearer) else { return Ok(None) };
         let Some(hash) = hash_of(text) else { return Ok(Some(Err(Void))) };
         let found = records.token(hash)?.filter(|token| now() <= token.expires_at);
         let session = found.map(|token| Self {
@@ -51,7 +55,8 @@ impl Session {
 
     /// Whether these headers show a token at all.
     pub(super) fn is_shown(headers: &HeaderMap) -> bool {
-        headers.get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(SCHEME.as_bytes()))
+        headers.contains_key(TOKEN_HEADER)
+            || headers.get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(SCHEME.as_bytes()))
     }
 
     /// The address, if the token opens this.

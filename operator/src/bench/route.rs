@@ -17,7 +17,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::fakes::{FakeWorld, sandbox};
-use sandbox_fleet::ports::{PortError, SidecarError, Sidecars};
+use sandbox_fleet::ports::{Pipe, PortError, SidecarError, Sidecars};
 use sandbox_fleet::request::{Menu, Resources};
 use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Keeper};
@@ -204,5 +204,9 @@ impl Sidecars for Ready {
             truncated: false,
             duration_ms: 5,
         })
+    }
+
+    async fn connect(&self, _: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
+        Err(SidecarError::NotSent("nothing speaks HTTP here".into()))
     }
 }

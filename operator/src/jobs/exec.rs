@@ -41,6 +41,7 @@ fn body(id: String, command: Command, sandbox: &Sandbox, attach_only: bool) -> E
         stdin: ByteText(command.stdin.into_bytes()),
         timeout_ms: command.timeout_ms,
         attach_only,
+        detach: false,
     }
 }
 
@@ -80,8 +81,10 @@ fn unreachable() -> Failure {
 fn work(reply: ExecReply, instance: Instance) -> Work {
     let limit = match (reply.ended, reply.truncated) {
         (ExecEnd::TimedOut, _) => Some(FailureCode::Timeout),
+        (ExecEnd::OutOfMemory, _) => Some(FailureCode::MemoryLimit),
         (ExecEnd::Exited, true) => Some(FailureCode::OutputLimit),
-        (ExecEnd::Exited, false) => None,
+        // One that somebody ended in the sandbox has ended as a command that is killed.
+        (ExecEnd::Exited | ExecEnd::Cancelled, _) => None,
     };
     let response = ExecResponse {
         exit_code: reply.exit_code,

@@ -1,5 +1,6 @@
 //! The operator's side of a sidecar: HTTP over the Unix socket in the sandbox's own directory.
 
+mod exec;
 mod snapshot;
 
 use std::io;
@@ -12,7 +13,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use sandbox_fleet::ports::{PortError, SidecarError, Sidecars};
+use sandbox_fleet::ports::{Pipe, PortError, SidecarError, Sidecars};
 use sandbox_fleet::sandbox::Instance;
 use sandbox_protocol::exec::{BEARER, ExecBody, ExecReply, SidecarRefusal};
 use sandbox_protocol::http::ErrorBody;
@@ -22,11 +23,13 @@ use tokio::net::UnixStream;
 
 use crate::limits::{SIDECAR_REPLY_BYTES_MAX, SIDECAR_SLACK, SIDECAR_START_PAUSE, SIDECAR_START_TIMEOUT};
 use crate::places::Places;
+use exec::Pools;
 pub(crate) use snapshot::SnapshotError;
 
 /// The sidecars of this host.
 pub(crate) struct SocketSidecars {
     places: Places,
+    pools: Pools,
 }
 
 /// Why a request got no answer.
@@ -48,12 +51,12 @@ enum CallError {
 
 impl SocketSidecars {
     /// Sidecars at these places.
-    pub(crate) const fn new(places: Places) -> Self {
-        Self { places }
+    pub(crate) fn new(places: Places) -> Self {
+        Self { places, pools: Pools::default() }
     }
 
     /// A new connection to the sidecar.
-    async fn connect(&self, instance: &Instance) -> io::Result<UnixStream> {
+    async fn dial(&self, instance: &Instance) -> io::Result<UnixStream> {
         UnixStream::connect(self.places.socket(&instance.vessel)).await
     }
 
@@ -79,6 +82,16 @@ impl Sidecars for SocketSidecars {
     }
 
     async fn exec(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError> {
+        match exec::exec(&self.pools, &self.places, instance, &body).await? {
+            Some(reply) => Ok(reply),
+            None => self.exec_over_http(instance, body).await,
+        }
+    }
+}
+
+impl SocketSidecars {
+    /// As sandboxes of before are asked, which do not speak the execution protocol.
+    async fn exec_over_http(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError> {
         let unreachable = |error: CallError| SidecarError::Unreachable(error.into());
         let limit = Duration::from_millis(body.timeout_ms.min(EXEC_TIMEOUT_MS_MAX)) + SIDECAR_SLACK;
         let json = serde_json::to_vec(&body).map_err(|error| unreachable(CallError::Json(error)))?;
@@ -101,6 +114,13 @@ impl Sidecars for SocketSidecars {
         let refused: ErrorBody = serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)))?;
         Err(refusal(refused))
     }
+
+    async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
+        match self.dial(instance).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(SidecarError::NotSent(CallError::Connect(error).into())),
+        }
+    }
 }
 
 /// What a customer is told whose sandbox was made by an older release, and asks for what that does not know.
@@ -120,6 +140,10 @@ fn refusal(refused: ErrorBody) -> SidecarError {
             SidecarRefusal::Unauthorized
             | SidecarRefusal::Forbidden
             | SidecarRefusal::Conflict
+            | SidecarRefusal::UnknownTerminal
+            | SidecarRefusal::UpgradeRequired
+            | SidecarRefusal::PortReserved
+            | SidecarRefusal::PortClosed
             | SidecarRefusal::Internal,
         )
         | None => SidecarError::Unreachable(refused.into()),
@@ -200,6 +224,7 @@ mod tests {
             stdin: ByteText(Vec::new()),
             timeout_ms: 1_000,
             attach_only: false,
+            detach: false,
         };
         assert!(matches!(sidecars.exec(&instance, body).await, Err(SidecarError::Outdated)));
         let whole = ExportQuery { workspace: true, state: true };

@@ -9,16 +9,15 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, TryStreamExt};
 use http_body_util::{BodyExt as _, BodyStream, Empty, Limited, StreamBody};
 use hyper::body::{Body, Frame, Incoming};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use sandbox_fleet::sandbox::Instance;
+use sandbox_process::link::{Driver, link};
 use sandbox_protocol::exec::{BEARER, SidecarRefusal};
 use sandbox_protocol::snapshot::{ExportQuery, MEDIA_TYPE, ROUTE, Sha256, SnapshotErrorBody, SnapshotRefusal};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::{ReaderStream, StreamReader};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::SocketSidecars;
 use crate::limits::{SIDECAR_ERROR_BYTES_MAX, SNAPSHOT_CHUNK_BYTES};
@@ -52,7 +51,7 @@ pub(crate) enum SnapshotError {
 /// A snapshot as it is made. Dropping it tells the sidecar to leave off.
 pub(crate) struct Export {
     reader: StreamReader<Bytestream, Bytes>,
-    _connection: AbortOnDropHandle<()>,
+    _connection: Driver,
 }
 
 impl AsyncRead for Export {
@@ -102,20 +101,13 @@ impl SocketSidecars {
     }
 
     /// A connection of its own, driven until it is dropped.
-    async fn link<B>(&self, instance: &Instance) -> Result<(SendRequest<B>, AbortOnDropHandle<()>), SnapshotError>
+    async fn link<B>(&self, instance: &Instance) -> Result<(SendRequest<B>, Driver), SnapshotError>
     where
         B: Body + Send + 'static,
         B::Data: Send,
         B::Error: Into<Fault>,
     {
-        let stream = self.connect(instance).await.map_err(exchange)?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(exchange)?;
-        let driven = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = %crate::error_chain(&error), "the link to a sidecar broke off");
-            }
-        });
-        Ok((sender, AbortOnDropHandle::new(driven)))
+        link(self.dial(instance).await.map_err(exchange)?).await.map_err(exchange)
     }
 }
 

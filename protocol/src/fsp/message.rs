@@ -174,7 +174,8 @@ pub enum ServerBody {
         from_seq: u64,
         /// The last of them.
         to_seq: u64,
-        /// Bytes of output that they held.
+        /// Bytes of output before the next message, from the execution's beginning: less what the client has, they
+        /// are what it lost.
         bytes: u64,
     },
     /// `stdin`: so many more bytes may be sent.
@@ -203,6 +204,18 @@ pub enum Status {
 }
 
 impl Status {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+            Self::Oom => "oom",
+        }
+    }
+
     /// Whether a `result` comes next.
     pub const fn is_terminal(self) -> bool {
         match self {

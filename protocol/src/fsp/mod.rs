@@ -12,6 +12,8 @@
 mod binary;
 mod message;
 mod refusal;
+#[cfg(test)]
+mod tests;
 mod wire;
 mod words;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
+use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, PTY_WINDOW_BYTES, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
 
 /// Operators of a service: the contract's own bound.
 pub const SERVICE_OPERATORS_MAX: u32 = 32;
@@ -60,6 +60,20 @@ pub const API_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const API_PAGES_MAX: usize = 1_000;
 /// An event of a stream, with what came along with it.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of stdin that the command line reads at a time.
+pub const STDIN_PIECE_BYTES: usize = 64 * 1024;
+/// Pieces of stdin that wait to be sent.
+pub const STDIN_PIECES_MAX: usize = 4;
+/// Time between two pieces of a file that is read or written.
+pub const FILE_PIECE_WITHIN: Duration = Duration::from_secs(60);
+/// Time in which a connection into a sandbox is open; the operator may have to start the sandbox.
+pub const OPEN_WITHIN: Duration = API_ACT_WITHIN;
+/// Silence of an operator after which a terminal's connection counts as broken; it is asked after half of that.
+pub const TERMINAL_SILENCE: Duration = Duration::from_secs(30);
+/// Attempts at a terminal whose connection broke.
+pub const TERMINAL_TRIES_MAX: u32 = 10;
+/// Bytes of a terminal that were shown before the sidecar is told so.
+pub const TERMINAL_ACK_BYTES: u64 = PTY_WINDOW_BYTES / 4;
 /// Pause between two attempts at an operator that fails, doubled from the least to the most.
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
 /// See [`RETRY_PAUSE_MIN`].

@@ -315,7 +315,8 @@ fn is_env_var(name: &str, value: &str) -> bool {
     named && !value.contains('\0') && name.len() + value.len() <= ENV_VAR_BYTES_MAX
 }
 
-fn shell_quoted(word: &str) -> String {
+/// A word as a shell reads it.
+pub fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

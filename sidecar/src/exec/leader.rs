@@ -1,13 +1,16 @@
-//! What happens between fork and exec: the only file of the sidecar with unsafe code.
+//! What happens between fork and exec. With `report`, the sidecar's only unsafe code.
 //!
 //! A command is started by two forks. The first child becomes its *supervisor*: it keeps the sidecar's user, so that
 //! commands cannot touch it, adopts every descendant that loses its parent, and hands on the exit code. The second
-//! becomes the *leader*, drops everything that is the sidecar's, and turns into `/bin/sh`. When the leader has ended by
-//! itself the supervisor follows, and what the command left running goes to the sandbox's first process.
+//! becomes the *leader*, drops everything that is the sidecar's, and turns into the command. The supervisor tells what
+//! became of it (see `report`). When the leader has ended by itself the supervisor follows, and what the command left
+//! running goes to the sandbox's first process; or it stays as long as anything is left, for a terminal, or a place that
+//! goes with its execution.
 
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -18,15 +21,18 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{ForkResult, chdir, fchdir, fork, setgroups, setresgid, setresuid, setsid, write};
+use nix::unistd::{ForkResult, chdir, fchdir, fork, mkdir, setgroups, setresgid, setresuid, setsid, write};
 use rustix::process::setpriority_process;
 use sandbox_protocol::limits::OPEN_FILES_MAX;
 use tokio::process::Command;
 
 use super::Identity;
+use super::report::{Record, spent_by_children};
 
 /// Added to the error number of a directory that cannot be entered: a bare number is all that comes back from there.
 const DIRECTORY_ERRNO_BASE: i32 = 1 << 16;
+/// The same for a fresh directory that cannot be made or filled.
+const FRESH_ERRNO_BASE: i32 = 1 << 17;
 
 /// First descriptor that is not stdin, stdout or stderr.
 const FIRST_OTHER_FD: libc::c_uint = 3;
@@ -36,17 +42,70 @@ const OOM_SCORE: &[u8] = b"500";
 
 /// How far commands stand back for the sidecar, whose answers must not wait for a thousand of them.
 const NICENESS: i32 = 10;
+/// As far as the kernel lets anybody stand back.
+const NICENESS_MAX: i32 = 19;
 
 /// What a leader becomes.
 pub(super) struct Plan {
     directory: CString,
     identity: Option<Identity>,
+    /// Made by the leader, with a file in it, before it is entered.
+    fresh: Option<Fresh>,
+    /// Stdin is a terminal, which is to be its own.
+    terminal: bool,
+    /// Where the supervisor tells what became of it.
+    reports: Option<OwnedFd>,
+    /// Added to how nice every command is.
+    nice: i32,
+    /// Files by which the kernel's control groups take a process in.
+    groups: Vec<OwnedFd>,
+}
+
+/// A fresh directory's only file, if it has one.
+pub(super) struct Fresh {
+    /// Path and content.
+    pub(super) file: Option<(CString, Vec<u8>)>,
+}
+
+/// An error number on its way out of a forked child, with what it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The directory cannot be entered.
+    Directory(Errno),
+    /// The fresh directory cannot be made or filled.
+    Fresh(Errno),
 }
 
 impl Plan {
     /// A leader in `directory` that runs as `identity`, or as the sidecar's own user.
     pub(super) fn new(directory: &Path, identity: Option<Identity>) -> io::Result<Self> {
-        Ok(Self { directory: CString::new(directory.as_os_str().as_bytes())?, identity })
+        let directory = CString::new(directory.as_os_str().as_bytes())?;
+        Ok(Self { directory, identity, fresh: None, terminal: false, reports: None, nice: 0, groups: Vec::new() })
+    }
+
+    /// The directory is new, and everything that is left goes with it.
+    pub(super) fn fresh(&mut self, fresh: Fresh) {
+        self.fresh = Some(fresh);
+    }
+
+    /// Its stdin is a terminal, which is to be its own; the supervisor stays as long as anything is left.
+    pub(super) fn in_terminal(&mut self) {
+        self.terminal = true;
+    }
+
+    /// The supervisor tells here what became of it.
+    pub(super) fn reports(&mut self, writing: OwnedFd) {
+        self.reports = Some(writing);
+    }
+
+    /// It comes after others that want the processor.
+    pub(super) fn nice(&mut self, nice: i32) {
+        self.nice = nice;
+    }
+
+    /// It belongs to these control groups.
+    pub(super) fn groups(&mut self, groups: Vec<OwnedFd>) {
+        self.groups = groups;
     }
 
     /// Makes `command` start in two forks. The child that its spawning returns is the supervisor.
@@ -68,19 +127,26 @@ impl Plan {
         }
         // SAFETY: this process has one thread, being a forked child itself.
         match unsafe { fork() }? {
-            ForkResult::Parent { child } => supervise(child.as_raw()),
+            ForkResult::Parent { child } => self.supervise(child.as_raw()),
             ForkResult::Child => self.become_leader(),
         }
     }
 
     fn become_leader(&self) -> io::Result<()> {
         default_signals()?;
+        for group in &self.groups {
+            // Nought is whoever writes it.
+            write(group, b"0")?;
+        }
         setsid()?;
+        if self.terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
         umask(Mode::from_bits_truncate(0o022));
         prefer_for_oom()?;
-        setpriority_process(None, NICENESS)?;
+        setpriority_process(None, NICENESS.saturating_add(self.nice).min(NICENESS_MAX))?;
         limit_resources()?;
-        each_fd_from(FIRST_OTHER_FD, libc::CLOSE_RANGE_CLOEXEC, close_on_exec);
+        each_fd(FIRST_OTHER_FD, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC, close_on_exec);
         if let Some(identity) = self.identity {
             give_pipes(identity)?;
             setgroups(&[])?;
@@ -89,7 +155,24 @@ impl Plan {
         }
         prctl::set_no_new_privs()?;
         prctl::set_pdeathsig(Signal::SIGKILL)?;
+        if let Some(fresh) = &self.fresh {
+            self.make(fresh).map_err(|errno| io::Error::from_raw_os_error(FRESH_ERRNO_BASE + errno as i32))?;
+        }
         self.enter_directory().map_err(|errno| io::Error::from_raw_os_error(DIRECTORY_ERRNO_BASE + errno as i32))
+    }
+
+    /// As the user who is to own it.
+    fn make(&self, fresh: &Fresh) -> Result<(), Errno> {
+        mkdir(self.directory.as_c_str(), Mode::S_IRWXU)?;
+        let Some((path, content)) = &fresh.file else { return Ok(()) };
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let file = open(path.as_c_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        let mut rest = content.as_slice();
+        while !rest.is_empty() {
+            let written = write(&file, rest)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        Ok(())
     }
 
     /// Follows links, but not those of `/proc` that lead through an open descriptor of the sidecar's.
@@ -106,29 +189,82 @@ impl Plan {
     }
 }
 
-/// The error number of a directory that the leader could not enter, where that is what `error` tells.
-pub(super) fn directory_errno(error: &io::Error) -> Option<Errno> {
-    let raw = error.raw_os_error()?.checked_sub(DIRECTORY_ERRNO_BASE)?;
-    (raw > 0).then(|| Errno::from_raw(raw))
+impl Plan {
+    /// Waits for every child until the leader is among the dead, and in a fresh directory or a terminal until nothing is
+    /// left; then ends with the leader's exit code.
+    #[allow(unsafe_code)]
+    fn supervise(&self, leader: libc::pid_t) -> ! {
+        // No signal but SIGKILL and SIGSTOP, which the sidecar alone can send, comes between.
+        let masked = SigSet::all().thread_set_mask().and(prctl::set_name(c"supervisor"));
+        let reports = self.reports.as_ref().map(|fd| fd.as_raw_fd());
+        close_all_but(reports);
+        tell(reports, Record::Begun { leader });
+        let mut code = libc::EXIT_FAILURE;
+        let mut status = 0;
+        loop {
+            // SAFETY: `status` lives as long as the call.
+            match unsafe { libc::waitpid(-1, &raw mut status, 0) } {
+                pid if pid == leader => {
+                    code = exit_code(status);
+                    let alone = !reap();
+                    tell(reports, Record::Ended { status, alone, spent: spent_by_children().unwrap_or_default() });
+                    let stays = self.fresh.is_some() || self.terminal;
+                    if alone || !stays {
+                        break;
+                    }
+                }
+                -1 if Errno::last() != Errno::EINTR => break,
+                _ => {}
+            }
+        }
+        tell(reports, Record::Over { spent: spent_by_children().unwrap_or_default() });
+        // SAFETY: ends this process at once, without running what the sidecar registered for its own end.
+        unsafe { libc::_exit(if masked.is_ok() { code } else { libc::EXIT_FAILURE }) }
+    }
 }
 
-/// Waits for every child until the leader is among the dead, then ends with its exit code.
+/// What the leader could not do, where that is what `error` tells.
+pub(super) fn trouble(error: &io::Error) -> Option<Trouble> {
+    let raw = error.raw_os_error()?;
+    if let Some(errno) = raw.checked_sub(FRESH_ERRNO_BASE).filter(|errno| *errno > 0) {
+        return Some(Trouble::Fresh(Errno::from_raw(errno)));
+    }
+    let errno = raw.checked_sub(DIRECTORY_ERRNO_BASE).filter(|errno| *errno > 0)?;
+    Some(Trouble::Directory(Errno::from_raw(errno)))
+}
+
+/// Waits for all that are dead; whether any are left alive.
 #[allow(unsafe_code)]
-fn supervise(leader: libc::pid_t) -> ! {
-    // No signal but SIGKILL and SIGSTOP, which the sidecar alone can send, comes between.
-    let masked = SigSet::all().thread_set_mask().and(prctl::set_name(c"supervisor"));
-    each_fd_from(0, 0, close);
-    let mut status = 0;
-    let code = loop {
+fn reap() -> bool {
+    loop {
+        let mut status = 0;
         // SAFETY: `status` lives as long as the call.
-        match unsafe { libc::waitpid(-1, &raw mut status, 0) } {
-            pid if pid == leader => break exit_code(status),
-            -1 if Errno::last() != Errno::EINTR => break libc::EXIT_FAILURE,
+        match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
+            0 => return true,
+            -1 if Errno::last() != Errno::EINTR => return false,
             _ => {}
         }
+    }
+}
+
+/// The pipe has room for all there is to tell; a reader that is gone needs no telling.
+#[allow(unsafe_code)]
+fn tell(reports: Option<RawFd>, record: Record) {
+    let Some(reports) = reports else { return };
+    // SAFETY: the supervisor keeps this one descriptor open to its end.
+    let reports = unsafe { BorrowedFd::borrow_raw(reports) };
+    let _: Result<usize, Errno> = write(reports, &record.encode());
+}
+
+/// A supervisor has no use for any descriptor but the one it tells by.
+fn close_all_but(kept: Option<RawFd>) {
+    let Some(kept) = kept.and_then(|fd| libc::c_uint::try_from(fd).ok()) else {
+        return each_fd(0, libc::c_uint::MAX, 0, close);
     };
-    // SAFETY: ends this process at once, without running what the sidecar registered for its own end.
-    unsafe { libc::_exit(if masked.is_ok() { code } else { libc::EXIT_FAILURE }) }
+    if kept > 0 {
+        each_fd(0, kept - 1, 0, close);
+    }
+    each_fd(kept + 1, libc::c_uint::MAX, 0, close);
 }
 
 fn exit_code(status: libc::c_int) -> libc::c_int {
@@ -182,14 +318,15 @@ fn limit_resources() -> Result<(), Errno> {
     setrlimit(Resource::RLIMIT_NOFILE, files, files)
 }
 
-/// Applies `flags` to all descriptors from `first` on, or `one` to each where the kernel does not know how.
+/// Applies `flags` to all descriptors from `first` to `last`, or `one` to each where the kernel does not know how.
 #[allow(unsafe_code)]
-fn each_fd_from(first: libc::c_uint, flags: libc::c_uint, one: fn(libc::c_int)) {
+fn each_fd(first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint, one: fn(libc::c_int)) {
     // SAFETY: the numbers are descriptors of this process, none of which is used again where they are closed.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if done != 0 {
         let (open_max, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((OPEN_FILES_MAX.unsigned_abs(), 0));
-        for fd in first as libc::c_int..libc::c_int::try_from(open_max).unwrap_or(libc::c_int::MAX) {
+        let end = u64::from(last).saturating_add(1).min(open_max);
+        for fd in first as libc::c_int..libc::c_int::try_from(end).unwrap_or(libc::c_int::MAX) {
             one(fd);
         }
     }

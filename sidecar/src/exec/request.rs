@@ -1,14 +1,14 @@
-//! A request to run a command, checked once: past this file nothing is empty, too long or doubtful.
+//! `POST /exec` as an order: a shell command in a directory of the sandbox.
 
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hash};
-use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
+use bytes::Bytes;
 use sandbox_protocol::exec::ExecBody;
-use sandbox_protocol::limits::{
-    ENV_VAR_BYTES_MAX, ENV_VARS_MAX, EXEC_COMMAND_BYTES_MAX, EXEC_CWD_BYTES_MAX, EXEC_ID_BYTES_MAX,
-    EXEC_TIMEOUT_MS_DEFAULT, EXEC_TIMEOUT_MS_MAX,
+use sandbox_protocol::fsp::{Language, is_execution_id};
+use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_DEFAULT, FSP_OUTPUT_BYTES_MAX};
+
+use super::order::{
+    Invalid, Limits, Order, OutputLimit, Place, checked_code, checked_directory, checked_env, checked_timeout,
 };
 
 /// What a request asks the registry for.
@@ -20,22 +20,18 @@ pub enum Mode {
     AttachOnly,
 }
 
-/// A checked request.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Request {
-    /// For `/bin/sh -c`.
-    pub command: String,
-    /// Where it runs: absolute.
-    pub directory: PathBuf,
-    /// Added to the clean environment.
-    pub env: BTreeMap<String, String>,
-    /// Written to stdin.
-    pub stdin: Vec<u8>,
-    /// Time until its process tree is killed.
-    pub timeout: Duration,
+/// How the answer is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Whole, when there is one: the first bytes of each stream.
+    Whole,
+    /// As it comes.
+    Streamed,
+    /// Not now: it goes on alone and is asked for by its id.
+    Detached,
 }
 
-/// A checked request with the name it goes by.
+/// An order with the name it goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// The caller's id, or `None` to have one made.
@@ -43,58 +39,7 @@ pub struct Named {
     /// Start or attach.
     pub mode: Mode,
     /// What to run.
-    pub request: Request,
-}
-
-/// Why a request is refused as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    /// The id is not usable.
-    #[error("id: give 1 to {EXEC_ID_BYTES_MAX} printable ASCII characters without spaces")]
-    Id,
-    /// Attaching needs an id.
-    #[error("attach_only: give the id to attach to")]
-    AttachWithoutId,
-    /// The command is empty.
-    #[error("command: must not be empty")]
-    NoCommand,
-    /// A text is longer than its bound.
-    #[error("{field}: {bytes} bytes, at most {bytes_max}")]
-    TooLong {
-        /// Which text.
-        field: &'static str,
-        /// Its length.
-        bytes: usize,
-        /// Its bound.
-        bytes_max: usize,
-    },
-    /// A text holds a NUL character, which no process can be given.
-    #[error("{field}: must not hold NUL")]
-    Nul {
-        /// Which text.
-        field: &'static str,
-    },
-    /// An environment variable's name is empty or holds `=`.
-    #[error("env: {name:?} is no variable name")]
-    EnvName {
-        /// The name.
-        name: String,
-    },
-    /// There are more environment variables than may be.
-    #[error("env: {count} variables, at most {ENV_VARS_MAX}")]
-    EnvCount {
-        /// How many.
-        count: usize,
-    },
-    /// The working directory leads out of the workspace, or into the kernel's file systems.
-    #[error("cwd: give a path beneath the workspace, or an absolute one outside /proc and /sys and without ..")]
-    Directory,
-    /// The timeout is longer than may be asked for.
-    #[error("timeout_ms: {timeout_ms}, at most {EXEC_TIMEOUT_MS_MAX}")]
-    Timeout {
-        /// What was asked for.
-        timeout_ms: u64,
-    },
+    pub order: Order,
 }
 
 impl Named {
@@ -102,87 +47,46 @@ impl Named {
     ///
     /// # Errors
     /// The first field that is not what its description demands.
-    pub fn parse(body: ExecBody, workspace: &Path) -> Result<Self, Invalid> {
-        let id = body.id.map(checked_id).transpose()?;
-        let mode = if body.attach_only { Mode::AttachOnly } else { Mode::Start };
+    pub fn parse(body: ExecBody, manner: Manner, workspace: &Path) -> Result<Self, Invalid> {
+        let ExecBody { id, command, cwd, env, stdin, timeout_ms, attach_only, detach: _ } = body;
+        if id.as_deref().is_some_and(|id| !is_execution_id(id)) {
+            return Err(Invalid::Id);
+        }
+        let mode = if attach_only { Mode::AttachOnly } else { Mode::Start };
         if mode == Mode::AttachOnly && id.is_none() {
             return Err(Invalid::AttachWithoutId);
         }
-        if body.command.trim().is_empty() {
-            return Err(Invalid::NoCommand);
-        }
-        let request = Request {
-            command: checked_text("command", body.command, EXEC_COMMAND_BYTES_MAX)?,
-            directory: directory(&checked_text("cwd", body.cwd, EXEC_CWD_BYTES_MAX)?, workspace)?,
-            env: checked_env(body.env)?,
-            stdin: body.stdin.0,
-            timeout: timeout(body.timeout_ms)?,
+        let place = Place::In(checked_directory(cwd, workspace)?);
+        let output = match manner {
+            Manner::Whole => OutputLimit::Cut(EXEC_OUTPUT_BYTES_MAX as u64),
+            Manner::Streamed | Manner::Detached => OutputLimit::End(FSP_OUTPUT_BYTES_MAX),
         };
-        Ok(Self { id, mode, request })
-    }
-}
-
-impl Request {
-    /// A number that is the same for the same request and, but for chance, for no other.
-    pub fn fingerprint(&self, hasher: &impl BuildHasher) -> u64 {
-        hasher.hash_one(self)
-    }
-}
-
-fn checked_id(id: String) -> Result<String, Invalid> {
-    let usable = (1..=EXEC_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
-    if usable { Ok(id) } else { Err(Invalid::Id) }
-}
-
-fn checked_text(field: &'static str, text: String, bytes_max: usize) -> Result<String, Invalid> {
-    if text.len() > bytes_max {
-        return Err(Invalid::TooLong { field, bytes: text.len(), bytes_max });
-    }
-    if text.contains('\0') {
-        return Err(Invalid::Nul { field });
-    }
-    Ok(text)
-}
-
-fn checked_env(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Invalid> {
-    if env.len() > ENV_VARS_MAX {
-        return Err(Invalid::EnvCount { count: env.len() });
-    }
-    for (name, value) in &env {
-        if name.is_empty() || name.contains('=') {
-            return Err(Invalid::EnvName { name: name.clone() });
-        }
-        if name.contains('\0') || value.contains('\0') {
-            return Err(Invalid::Nul { field: "env" });
-        }
-        let bytes = name.len() + value.len();
-        if bytes > ENV_VAR_BYTES_MAX {
-            return Err(Invalid::TooLong { field: "env", bytes, bytes_max: ENV_VAR_BYTES_MAX });
-        }
-    }
-    Ok(env)
-}
-
-/// Links on the way are the file system's to resolve, as the user that commands run as (see `leader`).
-fn directory(cwd: &str, workspace: &Path) -> Result<PathBuf, Invalid> {
-    let given = Path::new(cwd);
-    let climbs = given.components().any(|part| part == Component::ParentDir);
-    let directory: PathBuf = workspace.join(given).components().collect();
-    let of_the_kernel = ["/proc", "/sys", "/dev"].iter().any(|root| directory.starts_with(root));
-    if climbs || of_the_kernel { Err(Invalid::Directory) } else { Ok(directory) }
-}
-
-fn timeout(timeout_ms: u64) -> Result<Duration, Invalid> {
-    match timeout_ms {
-        0 => Ok(Duration::from_millis(EXEC_TIMEOUT_MS_DEFAULT)),
-        1..=EXEC_TIMEOUT_MS_MAX => Ok(Duration::from_millis(timeout_ms)),
-        _ => Err(Invalid::Timeout { timeout_ms }),
+        let order = Order {
+            language: Language::Shell,
+            code: checked_code("command", command, Language::Shell, &place)?,
+            place,
+            env: checked_env(env)?,
+            stdin: Bytes::from(stdin.0),
+            stream_stdin: false,
+            limits: Limits::of_command(
+                checked_timeout(timeout_ms, manner == Manner::Detached, EXEC_TIMEOUT_MS_DEFAULT)?,
+                output,
+            ),
+        };
+        Ok(Self { id, mode, order })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
     use sandbox_protocol::exec::ByteText;
+    use sandbox_protocol::limits::{
+        ENV_VAR_BYTES_MAX, ENV_VARS_MAX, EXEC_COMMAND_BYTES_MAX, EXEC_CWD_BYTES_MAX, EXEC_DETACHED_TIMEOUT_MS_MAX,
+        EXEC_ID_BYTES_MAX, EXEC_TIMEOUT_MS_MAX,
+    };
 
     use super::*;
 
@@ -195,13 +99,14 @@ mod tests {
             stdin: ByteText::default(),
             timeout_ms: 0,
             attach_only: false,
+            detach: false,
         }
     }
 
     fn parse(change: impl FnOnce(&mut ExecBody)) -> Result<Named, Invalid> {
         let mut body = body();
         change(&mut body);
-        Named::parse(body, Path::new("/workspace"))
+        Named::parse(body, Manner::Whole, Path::new("/workspace"))
     }
 
     /// `fits` is accepted, `exceeds` is not.
@@ -239,7 +144,18 @@ mod tests {
     #[test]
     fn a_timeout_of_zero_is_the_default() {
         let named = parse(|_| {}).unwrap();
-        assert_eq!(named.request.timeout, Duration::from_millis(EXEC_TIMEOUT_MS_DEFAULT));
+        assert_eq!(named.order.limits.timeout, Duration::from_millis(EXEC_TIMEOUT_MS_DEFAULT));
+    }
+
+    #[test]
+    fn what_goes_on_alone_may_take_longer() {
+        let alone = |timeout_ms| {
+            let body = ExecBody { timeout_ms, detach: true, ..body() };
+            Named::parse(body, Manner::Detached, Path::new("/")).map(|named| named.order.limits.timeout)
+        };
+        let most = Duration::from_millis(EXEC_DETACHED_TIMEOUT_MS_MAX);
+        assert_eq!((alone(0), alone(EXEC_DETACHED_TIMEOUT_MS_MAX)), (Ok(most), Ok(most)));
+        alone(EXEC_DETACHED_TIMEOUT_MS_MAX + 1).unwrap_err();
     }
 
     #[test]
@@ -257,7 +173,7 @@ mod tests {
 
     #[test]
     fn nul_and_emptiness_are_refused() {
-        assert_eq!(parse(|body| body.command = " \n".into()), Err(Invalid::NoCommand));
+        assert_eq!(parse(|body| body.command = " \n".into()), Err(Invalid::Empty { field: "command" }));
         assert_eq!(parse(|body| body.command = "a\0b".into()), Err(Invalid::Nul { field: "command" }));
         assert_eq!(parse(|body| body.cwd = "a\0b".into()), Err(Invalid::Nul { field: "cwd" }));
         for (name, value) in [("A\0", ""), ("A", "\0")] {
@@ -282,7 +198,7 @@ mod tests {
             ("proc", "/workspace/proc"),
             ("/process", "/process"),
         ] {
-            assert_eq!(parse(|body| body.cwd = cwd.into()).unwrap().request.directory, Path::new(expected), "{cwd:?}");
+            assert_eq!(parse(|body| body.cwd = cwd.into()).unwrap().order.place, Place::In(expected.into()), "{cwd:?}");
         }
     }
 
@@ -306,7 +222,7 @@ mod tests {
     #[test]
     fn a_fingerprint_tells_requests_apart_and_not_their_ids() {
         let hasher = std::hash::RandomState::new();
-        let of = |named: Named| named.request.fingerprint(&hasher);
+        let of = |named: Named| named.order.fingerprint(&hasher);
         let plain = of(parse(|_| {}).unwrap());
         assert_eq!(plain, of(parse(|body| body.id = Some("other".into())).unwrap()));
         for named in [

@@ -17,11 +17,14 @@ use crate::limits::{FREEZE_PASSES_MAX, KILL_MAX, KILL_PAUSE};
 
 /// A process as its `/proc/<pid>/stat` describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    pid: i32,
+pub(super) struct Process {
+    pub(super) pid: i32,
     parent: i32,
     state: State,
 }
+
+/// Processes by their parents.
+pub(super) struct Family(HashMap<i32, Vec<Process>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -33,16 +36,16 @@ enum State {
 /// What is left of a tree that would not die in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{left} processes outlived SIGKILL by {} s", KILL_MAX.as_secs())]
-pub(super) struct Undead {
+pub(crate) struct Undead {
     left: usize,
 }
 
-/// Kills everything below `supervisor`, then the supervisor itself, which must not have been waited for yet.
-pub(super) async fn end(supervisor: Pid) -> Result<(), Undead> {
+/// Kills everything below `supervisor`, which must not have been waited for yet, and lets it tell and end.
+pub(crate) async fn end(supervisor: Pid) -> Result<(), Undead> {
     // Stopped, it still adopts; running, it would follow its command out and let go of the rest.
     signal(supervisor, Signal::SIGSTOP);
     let ended = end_below(supervisor.as_raw()).await;
-    signal(supervisor, Signal::SIGKILL);
+    signal(supervisor, if ended.is_ok() { Signal::SIGCONT } else { Signal::SIGKILL });
     ended
 }
 
@@ -76,13 +79,15 @@ fn signal(pid: Pid, signal: Signal) {
 
 /// Reads on the thread that it is called on: a sandbox full of processes has none to spare, and it takes milliseconds.
 fn look_below(root: i32) -> Vec<Process> {
-    match all() {
-        Ok(processes) => below(root, &processes),
-        Err(error) => {
-            tracing::error!(%error, "cannot list processes");
-            Vec::new()
-        }
-    }
+    Family::of(listed()).below(root)
+}
+
+/// All there are, or none where they cannot be listed.
+pub(super) fn listed() -> Vec<Process> {
+    all().unwrap_or_else(|error| {
+        tracing::error!(%error, "cannot list processes");
+        Vec::new()
+    })
 }
 
 fn all() -> io::Result<Vec<Process>> {
@@ -97,25 +102,31 @@ fn all() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// The living among the descendants of `root`.
-fn below(root: i32, processes: &[Process]) -> Vec<Process> {
-    let mut children: HashMap<i32, Vec<&Process>> = HashMap::new();
-    for process in processes {
-        children.entry(process.parent).or_default().push(process);
+impl Family {
+    pub(super) fn of(processes: Vec<Process>) -> Self {
+        let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+        for process in processes {
+            children.entry(process.parent).or_default().push(process);
+        }
+        Self(children)
     }
-    let mut found = Vec::new();
-    let mut seen = HashSet::from([root]);
-    let mut open = vec![root];
-    while let Some(parent) = open.pop() {
-        for process in children.get(&parent).into_iter().flatten() {
-            if seen.insert(process.pid) {
-                open.push(process.pid);
-                found.push(**process);
+
+    /// The living among the descendants of `root`.
+    pub(super) fn below(&self, root: i32) -> Vec<Process> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::from([root]);
+        let mut open = vec![root];
+        while let Some(parent) = open.pop() {
+            for process in self.0.get(&parent).into_iter().flatten() {
+                if seen.insert(process.pid) {
+                    open.push(process.pid);
+                    found.push(*process);
+                }
             }
         }
+        found.retain(|process| process.state != State::Dead);
+        found
     }
-    found.retain(|process| process.state != State::Dead);
-    found
 }
 
 /// Reads `pid (name) state parent … threads …`; the name may hold anything, also `)`.
@@ -149,7 +160,7 @@ mod tests {
     }
 
     fn pids(root: i32, processes: &[Process]) -> Vec<i32> {
-        let mut pids: Vec<_> = below(root, processes).iter().map(|process| process.pid).collect();
+        let mut pids: Vec<_> = Family::of(processes.to_vec()).below(root).iter().map(|process| process.pid).collect();
         pids.sort_unstable();
         pids
     }

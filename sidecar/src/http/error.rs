@@ -1,9 +1,11 @@
 //! The one place where the sidecar's errors become status codes and words for the caller.
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use sandbox_process::websocket::NotAWebSocket;
 use sandbox_protocol::exec::{BEARER, SidecarRefusal};
 use sandbox_protocol::files::{BadQuery, FilesRefusal};
 use sandbox_protocol::http::ErrorBody;
@@ -12,7 +14,9 @@ use sandbox_protocol::snapshot::{SnapshotErrorBody, SnapshotRefusal};
 use crate::archive::Failed;
 use crate::exec::ExecError;
 use crate::files::{FilesError, KeeperError};
+use crate::pty::PtyError;
 use crate::snapshot::SnapshotError;
+use crate::tunnel::TunnelError;
 
 /// A refusal on its way out.
 #[derive(Debug)]
@@ -25,6 +29,11 @@ impl ApiError {
     pub(super) fn new(code: SidecarRefusal, message: impl Into<String>) -> Self {
         let error = ErrorBody { code: code.to_string(), message: message.into(), retryable: code.retryable() };
         Self { status: status(code), body: SnapshotErrorBody { error, fault: None } }
+    }
+
+    /// What is sent where there is no status code any more.
+    pub(super) fn into_body(self) -> ErrorBody {
+        self.body.error
     }
 
     fn of_snapshot(code: SnapshotRefusal, message: impl Into<String>) -> Self {
@@ -74,12 +83,51 @@ impl From<KeeperError> for ApiError {
 impl From<ExecError> for ApiError {
     fn from(error: ExecError) -> Self {
         let code = match &error {
-            ExecError::Invalid(_) | ExecError::Directory(_) | ExecError::TooLong => SidecarRefusal::BadRequest,
+            ExecError::Invalid(_) | ExecError::Directory(_) | ExecError::TooLong | ExecError::NoLanguage(_) => {
+                SidecarRefusal::BadRequest
+            }
             ExecError::Unknown => SidecarRefusal::UnknownExecution,
             ExecError::Conflict => SidecarRefusal::Conflict,
-            ExecError::Full | ExecError::NoRoom | ExecError::Ending => SidecarRefusal::Busy,
+            ExecError::OutputLimit { .. } => SidecarRefusal::OutputLimit,
+            ExecError::Full
+            | ExecError::WaitedTooLong
+            | ExecError::NoRoom
+            | ExecError::NoMemory
+            | ExecError::Ending => SidecarRefusal::Busy,
             ExecError::Interrupted => SidecarRefusal::Interrupted,
             ExecError::Start(_) | ExecError::SlowStart | ExecError::Lost => SidecarRefusal::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PtyError> for ApiError {
+    fn from(error: PtyError) -> Self {
+        let code = match &error {
+            PtyError::Invalid(_) | PtyError::Size | PtyError::Term | PtyError::Since { .. } => {
+                SidecarRefusal::BadRequest
+            }
+            PtyError::Unknown => SidecarRefusal::UnknownTerminal,
+            PtyError::Full | PtyError::ManyViewers | PtyError::Ending => SidecarRefusal::Busy,
+            PtyError::Open(cause) => {
+                tracing::error!(error = cause as &dyn std::error::Error, "no terminal could be opened");
+                SidecarRefusal::Internal
+            }
+            PtyError::Start(_) => SidecarRefusal::Internal,
+        };
+        match error {
+            PtyError::Start(error) => error.into(),
+            error => Self::new(code, error.to_string()),
+        }
+    }
+}
+
+impl From<TunnelError> for ApiError {
+    fn from(error: TunnelError) -> Self {
+        let code = match error {
+            TunnelError::Reserved(_) => SidecarRefusal::PortReserved,
+            TunnelError::Closed { .. } => SidecarRefusal::PortClosed,
+            TunnelError::Full => SidecarRefusal::Busy,
         };
         Self::new(code, error.to_string())
     }
@@ -112,6 +160,14 @@ impl From<Failed> for ApiError {
         error.body.fault = failed.fault;
         error
     }
+}
+
+pub(super) fn bad_query(rejection: QueryRejection) -> ApiError {
+    ApiError::new(SidecarRefusal::BadRequest, rejection.body_text())
+}
+
+pub(super) fn no_websocket(error: NotAWebSocket) -> ApiError {
+    ApiError::new(SidecarRefusal::UpgradeRequired, error.to_string())
 }
 
 fn meaning(code: FilesRefusal) -> &'static str {
@@ -155,9 +211,15 @@ fn status(code: SidecarRefusal) -> StatusCode {
         SidecarRefusal::Forbidden => StatusCode::FORBIDDEN,
         SidecarRefusal::BadRequest => StatusCode::BAD_REQUEST,
         SidecarRefusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution => StatusCode::NOT_FOUND,
+        SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution | SidecarRefusal::UnknownTerminal => {
+            StatusCode::NOT_FOUND
+        }
+        SidecarRefusal::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
+        SidecarRefusal::PortReserved => StatusCode::FORBIDDEN,
+        SidecarRefusal::PortClosed => StatusCode::BAD_GATEWAY,
         SidecarRefusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         SidecarRefusal::Conflict => StatusCode::CONFLICT,
+        SidecarRefusal::OutputLimit => StatusCode::UNPROCESSABLE_ENTITY,
         SidecarRefusal::Busy => StatusCode::TOO_MANY_REQUESTS,
         SidecarRefusal::Interrupted => StatusCode::SERVICE_UNAVAILABLE,
         SidecarRefusal::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -6,10 +6,9 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, TRAILER};
 use axum::response::{IntoResponse as _, Response};
-use sandbox_protocol::exec::SidecarRefusal;
 use sandbox_protocol::snapshot::{ExportQuery, MEDIA_TYPE, REPORT_TRAILER, RestoreQuery, RestoreReply};
 
-use super::error::ApiError;
+use super::error::{ApiError, bad_query};
 use crate::snapshot::Snapshots;
 
 pub(super) async fn export(
@@ -28,8 +27,4 @@ pub(super) async fn restore(
 ) -> Result<Json<RestoreReply>, ApiError> {
     let Query(query) = query.map_err(bad_query)?;
     Ok(Json(snapshots.restore(query, body).await?))
-}
-
-fn bad_query(rejection: QueryRejection) -> ApiError {
-    ApiError::new(SidecarRefusal::BadRequest, rejection.body_text())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -12,10 +12,15 @@ use hyper_util::rt::TokioIo;
 use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
+use sandbox_protocol::limits::PTY_KEEP_S;
+use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
-use sandbox_sidecar::files::{self, Files, Served};
-use sandbox_sidecar::http::{Doorway, SocketFile, Token, doorway, open_socket, router};
+use sandbox_sidecar::files::{self, Files};
+use sandbox_sidecar::fsp::Sessions;
+use sandbox_sidecar::http::{Doorway, Served, SocketFile, Streams, Token, Upgraded, doorway, open_socket, router};
+use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::snapshot::{Settings, Snapshots};
+use sandbox_sidecar::tunnel::Tunnels;
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::time::{interval, timeout};
@@ -26,6 +31,9 @@ pub(crate) const TOKEN: &str = "secret";
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// To which no tunnel leads.
+pub(crate) const RESERVED_PORT: u16 = 3128;
+
 /// Who commands run as in tests: nobody's id on the machine, so that nothing else has it.
 const AGENT: u32 = 54_321;
 
@@ -34,6 +42,7 @@ pub(crate) struct Sidecar {
     pub(crate) stop: CancellationToken,
     pub(crate) doorway: Doorway,
     pub(crate) files: Files,
+    pub(crate) streams: Streams,
     pub(crate) socket: PathBuf,
     directory: TempDir,
     _file: SocketFile,
@@ -41,12 +50,21 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
-        Self::with_patience(PATIENCE, PATIENCE)
+        Self::with((PATIENCE, PATIENCE), Duration::from_secs(PTY_KEEP_S))
     }
 
     /// One whose worker for files ends after `idle_max` without a request, and is ended where it does not answer for
     /// `answer_max`.
     pub(crate) fn with_patience(idle_max: Duration, answer_max: Duration) -> Self {
+        Self::with((idle_max, answer_max), Duration::from_secs(PTY_KEEP_S))
+    }
+
+    /// One whose terminals go on for so long without a viewer.
+    pub(crate) fn keeping(keep: Duration) -> Self {
+        Self::with((PATIENCE, PATIENCE), keep)
+    }
+
+    fn with((idle_max, answer_max): (Duration, Duration), keep: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -55,14 +73,22 @@ impl Sidecar {
             std::os::unix::fs::chown(directory.path(), Some(AGENT), Some(AGENT)).unwrap();
             std::os::unix::fs::chown(&workspace, Some(AGENT), Some(AGENT)).unwrap();
         }
-        let engine = Engine::new(&workspace, identity);
+        let events = Events::new(SystemTime::now());
+        let engine = Engine::with_environment(&workspace, identity, BTreeMap::new(), events.clone());
         let stop = CancellationToken::new();
+        let terminals = pty::Settings { workspace: workspace.clone(), identity, environment: BTreeMap::new(), keep };
+        let streams = Streams {
+            terminals: Terminals::new(terminals, events.clone()),
+            tunnels: Tunnels::new([RESERVED_PORT]),
+            events,
+            upgraded: Upgraded::new(stop.clone()),
+        };
         // The built program may lie where the agent may not look.
         let (built, program) = (env!("CARGO_BIN_EXE_sandbox-sidecar"), directory.path().join("sandbox-sidecar"));
         std::fs::hard_link(built, &program).or_else(|_| std::fs::copy(built, &program).map(drop)).unwrap();
         let files = Files::new(files::Settings {
             program: program.clone(),
-            served: Served { workspace: workspace.clone(), home: directory.path().join("home") },
+            served: files::Served { workspace: workspace.clone(), home: directory.path().join("home") },
             identity,
             idle_max,
             answer_max,
@@ -75,12 +101,14 @@ impl Sidecar {
             identity,
             stop: stop.clone(),
         });
-        let token = Token::new(TOKEN).unwrap();
-        let doorway = doorway(router(engine.clone(), snapshots, files.clone(), token), stop.clone());
+        let sessions = Sessions::new(engine.clone(), stop.clone());
+        let served =
+            Served { engine: engine.clone(), sessions, files: files.clone(), snapshots, streams: streams.clone() };
+        let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
         doorway.serve(listener);
-        Self { engine, stop, doorway, files, socket, directory, _file: file }
+        Self { engine, stop, doorway, files, streams, socket, directory, _file: file }
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -139,6 +167,7 @@ pub(crate) fn body(command: &str) -> ExecBody {
         stdin: ByteText::default(),
         timeout_ms: 0,
         attach_only: false,
+        detach: false,
     }
 }
 

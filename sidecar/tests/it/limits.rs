@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use hyper::{Method, StatusCode};
 use sandbox_protocol::exec::{ByteText, ExecBody};
+use sandbox_protocol::fsp::Load;
 use sandbox_protocol::limits::{
-    ENV_VAR_BYTES_MAX, EXEC_BODY_BYTES_MAX, EXEC_COMMAND_BYTES_MAX, EXEC_RUNNING_MAX, EXEC_TIMEOUT_MS_MAX,
+    ENV_VAR_BYTES_MAX, EXEC_BODY_BYTES_MAX, EXEC_COMMAND_BYTES_MAX, EXEC_TIMEOUT_MS_MAX, FSP_QUEUED_MAX,
+    FSP_RUNNING_MAX,
 };
 use sandbox_sidecar::limits::{HEADER_BYTES_MAX, HEADERS_MAX};
 
-use crate::harness::{Sidecar, TOKEN, body, named, post, send, text};
+use crate::harness::{Sidecar, TOKEN, body, named, post, send, text, until};
 
 /// A request of exactly `bytes` bytes.
 fn sized(bytes: usize) -> Vec<u8> {
@@ -71,15 +73,19 @@ async fn more_time_than_may_be_asked_for_is_refused() {
 }
 
 #[tokio::test]
-async fn as_many_commands_run_as_may_and_the_next_is_told_to_come_back() {
+async fn as_many_commands_run_and_wait_as_may_and_the_next_is_told_to_come_back() {
     let sidecar = Sidecar::start();
     let command = "until [ -e go ]; do sleep 0.1; done";
-    let all = (0..EXEC_RUNNING_MAX).map(|index| {
-        let engine = sidecar.engine.clone();
-        tokio::spawn(async move { engine.execute(named(&index.to_string(), command)).await })
-    });
-    let all: Vec<_> = all.collect();
-    sidecar.until_running(EXEC_RUNNING_MAX).await;
+    let all: Vec<_> = (0..FSP_RUNNING_MAX + FSP_QUEUED_MAX)
+        .map(|index| {
+            // Those that wait for a place are quick once they have one.
+            let command = if index < FSP_RUNNING_MAX { command } else { "true" };
+            let engine = sidecar.engine.clone();
+            tokio::spawn(async move { engine.execute(named(&index.to_string(), command)).await })
+        })
+        .collect();
+    sidecar.until_running(FSP_RUNNING_MAX + FSP_QUEUED_MAX).await;
+    until(|| sidecar.engine.load() == Load { active_executions: FSP_RUNNING_MAX, queue_depth: FSP_QUEUED_MAX }).await;
     let (status, error) = sidecar.exec(&body("true")).await.unwrap_err();
     assert_eq!((status, error.code.as_str(), error.retryable), (429, "busy", true));
     assert_eq!(sidecar.refusal(&ExecBody { attach_only: true, ..body("true") }).await.0, 400);

@@ -12,17 +12,17 @@ use tokio::time::timeout;
 
 use crate::harness::{PATIENCE, TOKEN, body, lives, post, until};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbox-sidecar");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbox-sidecar");
 
 /// A sidecar in a process of its own, with a directory that is also its workspace.
-struct Program {
+pub(crate) struct Program {
     directory: TempDir,
     child: Child,
 }
 
 impl Program {
     /// Starts `command`, which is the sidecar or something that becomes it, and waits for its socket.
-    async fn start(command: &str, arguments: &[&str], token: Option<&str>) -> Self {
+    pub(crate) async fn start(command: &str, arguments: &[&str], token: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(directory.path(), geteuid().is_root().then_some(1000), None).unwrap();
         let mut command = Command::new(command);
@@ -34,11 +34,11 @@ impl Program {
         program
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("sidecar.sock")
     }
 
-    fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().unwrap() as i32)
     }
 
@@ -54,7 +54,7 @@ impl Program {
     }
 
     /// Sends `signal` and waits for the end.
-    async fn end(self, signal: Signal) -> (TempDir, Output) {
+    pub(crate) async fn end(self, signal: Signal) -> (TempDir, Output) {
         kill(self.pid(), signal).unwrap();
         let output = timeout(PATIENCE, self.child.wait_with_output()).await.expect("did not end");
         (self.directory, output.unwrap())

@@ -30,7 +30,7 @@ async fn unknown_routes_and_methods_are_told_apart() {
     let sidecar = Sidecar::start();
     let token = Some("Bearer secret");
     check(&sidecar, (Method::GET, "/else"), token, (404, "not_found")).await;
-    check(&sidecar, (Method::GET, "/exec"), token, (405, "method_not_allowed")).await;
+    check(&sidecar, (Method::PUT, "/exec"), token, (405, "method_not_allowed")).await;
     check(&sidecar, (Method::POST, "/health"), None, (405, "method_not_allowed")).await;
 }
 

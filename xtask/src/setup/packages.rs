@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 20] = [
+const NEEDS: [Need; 21] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),
@@ -50,6 +50,8 @@ const NEEDS: [Need; 20] = [
     library("libfaketime"),
     // What the customer's journey logs in with.
     tool("openssh-client", "ssh"),
+    // What terminals are tested with.
+    tool("vim", "vim"),
 ];
 
 /// Installs what is missing, or names all of it with the command to run.

@@ -3,6 +3,7 @@
 //! What changes the chain's view of a sandbox is a job; what is done here is done at its operator alone.
 
 mod events;
+pub mod inside;
 mod sign_in;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::answers::client::{base_url, http, is_transient};
 use crate::limits::{API_ACT_WITHIN, API_BODY_BYTES_MAX, API_PAGES_MAX, API_WITHIN, SNAPSHOT_WITHIN};
 
 pub use events::{Events, Heard};
+pub use reqwest::Body as Upload;
 pub use sign_in::sign_in;
 
 /// A session with one operator.
@@ -46,6 +48,9 @@ pub enum ApiError {
         /// What it registered.
         url: String,
     },
+    /// TLS could not be set up.
+    #[error("TLS could not be set up")]
+    Tls(#[source] sandbox_fsp::WebError),
     /// The sign-in message could not be signed.
     #[error("the sign-in message could not be signed")]
     Sign(#[source] alloy::signers::Error),
@@ -64,6 +69,14 @@ pub enum ApiError {
         url: String,
         /// Why.
         source: reqwest::Error,
+    },
+    /// A connection to the operator could not be opened, or broke.
+    #[error("the connection to {url} broke")]
+    Broken {
+        /// Its URL.
+        url: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The operator refused the request.
     #[error("the operator refused with status {status}: {error}")]
@@ -87,11 +100,14 @@ impl ApiError {
     /// Whether asking again may help.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::Broken { .. } => true,
             Self::Refused { status, error } => error.retryable || (is_transient(*status) && *status != 404),
-            Self::Client(_) | Self::NoUrl { .. } | Self::Sign(_) | Self::Elsewhere { .. } | Self::Garbled { .. } => {
-                false
-            }
+            Self::Client(_)
+            | Self::NoUrl { .. }
+            | Self::Tls(_)
+            | Self::Sign(_)
+            | Self::Elsewhere { .. }
+            | Self::Garbled { .. } => false,
         }
     }
 

@@ -104,7 +104,7 @@ async fn a_sandbox_is_created_used_deleted_and_its_answers_are_proven() {
     assert_eq!(created.text(), id);
 
     let saved = terminal.path("answer.json");
-    let words = ["exec", &id, "--cwd", "/tmp", "--env", "B=2", "--stdin", "-", "--save", &saved, "--", "echo", "a b"];
+    let words = ["run", &id, "--cwd", "/tmp", "--env", "B=2", "--stdin", "-", "--save", &saved, "--", "echo", "a b"];
     let executed = terminal.run_with(&words, "typed").await;
     executed.check(3, "warned");
     assert_eq!(executed.stdout, [br#"echo 'a b'|/tmp|{"B":"2"}|typed"#.as_slice(), &[0xff]].concat());
@@ -121,7 +121,7 @@ async fn a_sandbox_is_created_used_deleted_and_its_answers_are_proven() {
     let removed = terminal.run(&["rm", &id]).await;
     removed.check(0, "");
     assert_eq!(removed.text(), format!("{id} gone"));
-    let again = terminal.run(&["exec", &id, "--", "true"]).await;
+    let again = terminal.run(&["run", &id, "--", "true"]).await;
     again.check(121, &format!("sandbox: no live sandbox {id} in this service"));
 }
 
@@ -149,7 +149,7 @@ async fn a_sandbox_is_of_use_as_soon_as_its_creation_ends() {
         created.check(0, "");
         let id = format!("sbx-{service}-{}-0", call * 2);
         assert_eq!(created.text(), id);
-        terminal.run(&["exec", &id, "--", "true"]).await.check(3, "warned");
+        terminal.run(&["run", &id, "--", "true"]).await.check(3, "warned");
     }
 }
 
@@ -159,11 +159,11 @@ async fn a_job_that_was_not_done_says_whose_matter_it_is() {
     terminal.run(&["create"]).await.check(0, "");
     let id = format!("sbx-{service}-0-0");
 
-    let late = terminal.run(&["exec", &id, "--", "never-ends"]).await;
+    let late = terminal.run(&["run", &id, "--", "never-ends"]).await;
     late.check(124, "warned\nsandbox: the command's time was over and it was killed");
     assert!(late.stdout.starts_with(b"never-ends|"), "what it wrote until then is printed");
 
-    let failed = terminal.run(&["exec", &id, "--json", "--", "no-engine"]).await;
+    let failed = terminal.run(&["run", &id, "--json", "--", "no-engine"]).await;
     failed.check(123, r#"{"code":"engine","message":"the container engine failed","retryable":true}"#);
 
     let shown = terminal.run(&["call", "show", &format!("{service}/2"), "--wait", "--json"]).await;

@@ -37,7 +37,7 @@ pub(crate) async fn run() -> Result<()> {
     let ran = async { succeeded(customer.exec(&sandbox, script).await?) };
     steps.step("job 10 runs a command in it", ran, |text| text.replace('\n', " ")).await?;
     let file = ground.addresses_file().with_file_name("answer.json").display().to_string();
-    let saving = ["exec", "--save", &file, &sandbox, "--", "echo proof"];
+    let saving = ["run", "--save", &file, &sandbox, "--", "echo proof"];
     steps.step("its answer and signed receipt are saved", customer.text(&saving), |_| String::new()).await?;
     let offline = ["verify", "--offline", &file];
     steps.step("the receipt is proven without the chain", customer.text(&offline), |_| String::new()).await?;

@@ -1,14 +1,19 @@
 //! The command line.
 
+mod inside;
+mod words;
+
 use std::path::PathBuf;
 
 use alloy::primitives::{Address, B256, Bytes};
 use alloy::transports::http::reqwest::Url;
 use clap::{Parser, Subcommand};
-use sandbox_protocol::sandbox_id::NotASandboxId;
 use sandbox_protocol::session::Scope;
 use sandbox_protocol::{CallKey, Job, SandboxId};
 
+pub(crate) use self::inside::{ExecArgs, FilesCommand, KillArgs, PortArgs, ShellArgs};
+pub(crate) use self::words::call_key;
+use self::words::{job, sandbox, variable};
 use crate::commands::DeployArgs;
 
 /// Seconds after which the core lets nobody approve a request any more.
@@ -31,7 +36,7 @@ Exit codes:
   123  not done, the operator's matter
   124  the command's time was over
   125  chain or operator unreachable, or no answer in time
-`exec` ends with the command's own exit code, which is 128 + signal for one that a signal ended.";
+`exec`, `run`, `logs` and `shell` end with the command's own exit code, which is 128 + signal for one that a signal ended.";
 
 /// Rent AI-agent sandboxes on Tangle, and prove what was done in them.
 #[derive(Debug, Parser)]
@@ -73,8 +78,33 @@ pub(crate) enum Command {
     Service(ServiceCommand),
     /// Create a sandbox and print its id
     Create(CreateArgs),
-    /// Run a command in a sandbox
+    /// Run a command in a sandbox as a job: paid on chain, its answer proven
+    Run(RunArgs),
+    /// Run a command in a sandbox and see what it writes as it does
     Exec(ExecArgs),
+    /// Print what a command wrote and writes, and end as it does
+    Logs {
+        /// Sandbox id
+        #[arg(value_parser = sandbox)]
+        id: SandboxId,
+        /// Id of the execution
+        execution: String,
+    },
+    /// List what runs in a sandbox and ran there
+    Ps {
+        /// Sandbox id
+        #[arg(value_parser = sandbox)]
+        id: SandboxId,
+    },
+    /// End a command with all that it started, or send it a signal
+    Kill(KillArgs),
+    /// List, read, write and remove files in a sandbox
+    #[command(subcommand)]
+    Files(FilesCommand),
+    /// Listen here for a port inside a sandbox, until interrupted
+    Port(PortArgs),
+    /// Open a terminal in a sandbox
+    Shell(ShellArgs),
     /// Stop a sandbox; what is in it stays
     Stop(RemoveArgs),
     /// Start a stopped sandbox again
@@ -250,7 +280,7 @@ pub(crate) struct CreateArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ExecArgs {
+pub(crate) struct RunArgs {
     /// Sandbox id
     #[arg(value_parser = sandbox)]
     pub(crate) id: SandboxId,
@@ -338,7 +368,8 @@ pub(crate) struct WhereArgs {
 pub(crate) struct LoginArgs {
     #[command(flatten)]
     pub(crate) place: WhereArgs,
-    /// What the token opens: calls:read, sandboxes:read, sandboxes:write, events:read; default: all
+    /// What the token opens: calls:read, sandboxes:read, sandboxes:write, sandboxes:exec, sandboxes:files, sandboxes:pty,
+    /// sandboxes:ports, events:read; default: all
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     pub(crate) scopes: Vec<Scope>,
 }
@@ -398,42 +429,6 @@ pub(crate) struct VerifyArgs {
     pub(crate) offline: bool,
 }
 
-/// A word of the command line that is not of its kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WordError {
-    #[error("expected NAME=VALUE")]
-    Variable,
-    #[error("expected SERVICE/CALL, two numbers")]
-    Call,
-    #[error("expected a job such as create, exec or 10")]
-    Job,
-}
-
-fn variable(text: &str) -> Result<(String, String), WordError> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(WordError::Variable),
-    }
-}
-
-fn sandbox(text: &str) -> Result<SandboxId, NotASandboxId> {
-    SandboxId::from_endpoint(text)
-}
-
-/// A job by its name, by the rest of it behind `sandbox_`, or by its id.
-fn job(text: &str) -> Result<Job, WordError> {
-    let is_named = |job: &Job| job.name() == text || job.name().strip_prefix("sandbox_") == Some(text);
-    let by_id = || Job::from_id(text.parse().ok()?);
-    Job::ALL.into_iter().find(is_named).or_else(by_id).ok_or(WordError::Job)
-}
-
-/// A call as [`CallKey`] prints it.
-pub(crate) fn call_key(text: &str) -> Result<CallKey, WordError> {
-    let number = |text: &str| text.parse().map_err(|_| WordError::Call);
-    let (service, call) = text.split_once('/').ok_or(WordError::Call)?;
-    Ok(CallKey { service: number(service)?, call: number(call)? })
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -443,28 +438,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn a_call_is_written_as_it_is_printed() {
-        let key = CallKey { service: 3, call: 14 };
-        assert_eq!(call_key(&key.to_string()), Ok(key));
-        assert!(call_key("3").is_err() && call_key("3/x").is_err());
-    }
-
-    #[test]
-    fn a_value_may_hold_an_equals_sign() {
-        assert_eq!(variable("A=b=c"), Ok(("A".into(), "b=c".into())));
-        assert!(variable("A").is_err() && variable("=b").is_err());
-    }
-
-    #[test]
-    fn a_job_has_a_name_a_short_name_and_an_id() {
-        for text in ["sandbox_create", "create", "0"] {
-            assert_eq!(job(text), Ok(Job::SandboxCreate));
-        }
-        assert_eq!((job("exec"), job("12"), job("ssh_revoke")), (Ok(Job::Exec), Ok(Job::Task), Ok(Job::SshRevoke)));
-        assert!(job("5").is_err() && job("256").is_err() && job("").is_err());
     }
 
     #[test]

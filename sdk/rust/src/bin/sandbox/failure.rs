@@ -3,11 +3,14 @@
 use std::error::Error;
 use std::fmt;
 
+use sandbox_fsp::FspError;
 use sandbox_process::source::ConfigError;
+use sandbox_protocol::fsp::ErrorCode;
 use sandbox_protocol::http::AnswerBody;
 use sandbox_protocol::{FailureCode, Outcome};
 use sandbox_sdk::answers::AnswerError;
 use sandbox_sdk::api::ApiError;
+use sandbox_sdk::api::inside::OpenError;
 use sandbox_sdk::chain::{ConnectError, CustomerError, ReadError, SendError};
 use sandbox_sdk::deploy::{AmountError, AssetError, DeployError, PriceError, ReleaseError};
 use sandbox_sdk::deployment::DeploymentError;
@@ -77,6 +80,7 @@ impl Failure {
 fn standing_in(exit: Exit, code: Option<FailureCode>) -> String {
     match code {
         Some(FailureCode::Timeout) => "the command's time was over and it was killed".into(),
+        Some(FailureCode::MemoryLimit) => "the command used up the memory and was killed".into(),
         Some(FailureCode::OutputLimit) => "the command wrote more than is kept".into(),
         _ if exit == Exit::Operator => "the operator could not do it".into(),
         _ => "the request could not be done".into(),
@@ -266,13 +270,41 @@ impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         let retryable = error.retryable();
         let (exit, code) = match &error {
-            ApiError::Client(_) | ApiError::Sign(_) => (Exit::Local, "local"),
+            ApiError::Client(_) | ApiError::Sign(_) | ApiError::Tls(_) => (Exit::Local, "local"),
             ApiError::Elsewhere { .. } => (Exit::Unproven, "elsewhere"),
             ApiError::Refused { status, .. } if *status >= 500 => (Exit::Unavailable, "operator"),
             ApiError::Refused { .. } => (Exit::Refused, "operator_refused"),
-            ApiError::NoUrl { .. } | ApiError::Unreachable { .. } | ApiError::Garbled { .. } => {
-                (Exit::Unavailable, "operator")
+            ApiError::NoUrl { .. }
+            | ApiError::Unreachable { .. }
+            | ApiError::Broken { .. }
+            | ApiError::Garbled { .. } => (Exit::Unavailable, "operator"),
+        };
+        Self::new(exit, code, &error, retryable)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Api(error) => error.into(),
+            OpenError::Fsp(error) => error.into(),
+        }
+    }
+}
+
+impl From<FspError> for Failure {
+    fn from(error: FspError) -> Self {
+        let retryable = error.retryable();
+        let (exit, code) = match &error {
+            FspError::TimedOut { .. } => (Exit::TimedOut, "timeout"),
+            FspError::Refused { status, .. } if *status >= 500 => (Exit::Unavailable, "operator"),
+            FspError::Refused { .. } => (Exit::Refused, "operator_refused"),
+            FspError::Server { code: ErrorCode::InternalError | ErrorCode::NetworkError, .. } => {
+                (Exit::Operator, "sandbox")
             }
+            FspError::Server { code: ErrorCode::SandboxOverloaded, .. } => (Exit::Operator, "busy"),
+            FspError::Server { .. } => (Exit::Caller, "refused"),
+            _ => (Exit::Unavailable, "operator"),
         };
         Self::new(exit, code, &error, retryable)
     }

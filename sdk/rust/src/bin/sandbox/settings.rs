@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use alloy::signers::local::PrivateKeySigner;
 use alloy::transports::http::reqwest::Url;
 use sandbox_process::source::{self, ConfigError, Environment, Overrides};
+use sandbox_protocol::limits::PTY_TERM_BYTES_MAX;
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::{Account, Chain, Deployment, Sealing};
 
@@ -21,6 +22,7 @@ const CONFIG_DIR: &str = "SANDBOX_CONFIG_DIR";
 const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 const HOME: &str = "HOME";
 const LOG: &str = "RUST_LOG";
+const TERM: &str = "TERM";
 
 /// Where commands find chain, key and service.
 #[derive(Debug)]
@@ -48,6 +50,11 @@ impl Settings {
     /// What is logged; nothing unless asked for.
     pub(crate) fn log_filter(&self) -> String {
         source::Source::get(&self.source, LOG).unwrap_or_else(|| "off".into())
+    }
+
+    /// The kind of terminal that this program runs in.
+    pub(crate) fn terminal(&self) -> Option<String> {
+        source::Source::get(&self.source, TERM).filter(|name| name.len() <= PTY_TERM_BYTES_MAX)
     }
 
     pub(crate) fn deployment(&self) -> Result<Deployment, Failure> {

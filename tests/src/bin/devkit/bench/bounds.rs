@@ -18,13 +18,20 @@ enum Bound {
 use Bound::{AtLeast, AtMost, TimesAtLeast, TimesAtMost};
 
 /// By bench and figure. The others are told for comparison.
-const BOUNDS: [(&str, &str, Bound); 11] = [
+const BOUNDS: [(&str, &str, Bound); 18] = [
     ("api", "p99_ms", AtMost(20.0)),
     ("create_cold", "median_ms", TimesAtMost(1.15)),
     ("create_warm", "median_ms", AtMost(40.0)),
     ("create_burst20", "total_ms", AtMost(1_500.0)),
     ("drain", "speed_up", AtLeast(20.0)),
     ("drain", "answered_once", AtLeast(1.0)),
+    ("footprint", "sidecar_binary_mib", AtMost(12.0)),
+    ("footprint", "sidecar_rss_mib", AtMost(6.0)),
+    ("fsp_exec", "median_ms", AtMost(3.0)),
+    ("fsp_parallel", "total_ms", AtMost(1_500.0)),
+    ("fsp_stream", "mib_per_s", AtLeast(200.0)),
+    ("fsp_stream", "slow_growth_mib", AtMost(8.0)),
+    ("fsp_stream", "slow_text_growth_mib", AtMost(8.0)),
     ("journal", "per_s_64", TimesAtLeast(5.0)),
     ("journal", "per_s_100", AtLeast(15_000.0)),
     ("route_overhead", "cpu_ms", AtMost(1.0)),

@@ -35,7 +35,7 @@ fn figure(name: &str, ours: f64) -> Result<()> {
 }
 
 /// The one process that the container's init started.
-fn child_of(init: u64) -> Result<u64> {
+pub(super) fn child_of(init: u64) -> Result<u64> {
     let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).context("children of init")?;
     children.split_whitespace().next().context("init has no child")?.parse().context("a process id")
 }

@@ -9,6 +9,7 @@ mod customer;
 mod drain;
 mod exec_rtt;
 mod footprint;
+mod fsp;
 mod inside;
 mod outage;
 mod snapshot;
@@ -31,7 +32,7 @@ pub(crate) struct BenchArgs {
     names: Vec<String>,
 }
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 13] = [
     "api",
     "create_cold",
     "create_warm",
@@ -39,6 +40,9 @@ const NAMES: [&str; 10] = [
     "drain",
     "exec_rtt",
     "footprint",
+    "fsp_exec",
+    "fsp_parallel",
+    "fsp_stream",
     "journal",
     "route_overhead",
     "snapshot",
@@ -91,6 +95,9 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
             "drain" => drain::run().await?,
             "exec_rtt" => exec_rtt::run().await?,
             "footprint" => footprint::run().await?,
+            "fsp_exec" => fsp::exec().await?,
+            "fsp_parallel" => fsp::parallel().await?,
+            "fsp_stream" => fsp::stream().await?,
             "journal" => inside::journal()?,
             "route_overhead" => inside::route_overhead()?,
             _ => snapshot::run().await?,
@@ -152,6 +159,10 @@ pub(crate) fn report(
 }
 
 /// The sample below which the share `at` of them lies; not a number where there is none.
+fn median(samples: &[f64]) -> f64 {
+    percentile(samples, 0.5)
+}
+
 fn percentile(samples: &[f64], at: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -67,7 +67,7 @@ pub(crate) async fn events(args: EventsArgs, settings: &Settings, output: &Outpu
 }
 
 /// The operator that holds a sandbox, by the chain's word.
-async fn holder(id: SandboxId, account: &Account) -> Result<Operator, Failure> {
+pub(super) async fn holder(id: SandboxId, account: &Account) -> Result<Operator, Failure> {
     let operator = account.chain().sandbox(id).await?.operator;
     if operator.is_zero() {
         let message = format!("there is no sandbox {id}");

@@ -2,12 +2,17 @@
 
 mod call;
 mod deploy;
+mod executions;
+mod files;
 mod holdings;
 mod market;
+mod ports;
 mod quotes;
 mod sandboxes;
 mod service;
 mod sessions;
+mod shell;
+mod streams;
 
 use std::process::ExitCode;
 
@@ -23,7 +28,14 @@ pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) 
         Command::Service(ServiceCommand::Request(args)) => service::request(args, settings, output).await,
         Command::Service(ServiceCommand::Show { id }) => service::show(id, settings, output).await,
         Command::Create(args) => sandboxes::create(args, settings, output).await,
-        Command::Exec(args) => sandboxes::exec(args, settings, output).await,
+        Command::Run(args) => sandboxes::run(args, settings, output).await,
+        Command::Exec(args) => executions::exec(args, settings, output).await,
+        Command::Logs { id, execution } => executions::logs((id, &execution), settings, output).await,
+        Command::Ps { id } => executions::list(id, settings, output).await,
+        Command::Kill(args) => executions::kill(args, settings, output).await,
+        Command::Files(command) => files::run(command, settings, output).await,
+        Command::Port(args) => ports::forward(args, settings, output).await,
+        Command::Shell(args) => shell::shell(args, settings, output).await,
         Command::Stop(args) => sandboxes::stop(args, settings, output).await,
         Command::Resume(args) => sandboxes::resume(args, settings, output).await,
         Command::Snapshot(args) => sandboxes::snapshot(args, settings, output).await,

@@ -1,4 +1,4 @@
-//! `create`, `exec`, `stop`, `resume`, `snapshot`, `restore`, `rm`: submit a job, wait for its proven answer, print what it says.
+//! `create`, `run`, `stop`, `resume`, `snapshot`, `restore`, `rm`: submit a job, wait for its proven answer, print what it says.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobReque
 use super::call::{answer_of, save};
 use super::quotes;
 use crate::args::{
-    AnswerArgs, CreateArgs, ExecArgs, PayArgs, RemoveArgs, RestoreArgs, ResumeArgs, SnapshotArgs, SpecArgs,
+    AnswerArgs, CreateArgs, PayArgs, RemoveArgs, RestoreArgs, ResumeArgs, RunArgs, SnapshotArgs, SpecArgs,
 };
 use crate::failure::Failure;
 use crate::output::Output;
@@ -109,7 +109,7 @@ pub(crate) async fn snapshot(args: SnapshotArgs, settings: &Settings, output: &O
     finish(&body, output, |response: SandboxSnapshotResponse| response.snapshot_uri)
 }
 
-pub(crate) async fn exec(args: ExecArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(args: RunArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
     let mut builder = command_of(args.id, &args.command).cwd(args.cwd).timeout_ms(args.timeout);
     for (name, value) in args.env {
         builder = builder.env(name, value);

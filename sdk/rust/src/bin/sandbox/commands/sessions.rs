@@ -9,12 +9,15 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::Address;
+use sandbox_protocol::SandboxId;
 use sandbox_protocol::session::{Scope, TokenBody};
 use sandbox_sdk::Account;
+use sandbox_sdk::api::inside::Inside;
 use sandbox_sdk::api::{self, Session};
 use sandbox_sdk::limits::TOKEN_LEFT_S_MIN;
 use serde::Serialize;
 
+use super::holdings::holder;
 use crate::args::{LoginArgs, WhereArgs};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -96,6 +99,13 @@ pub(super) async fn session(
     kept.put(account, *operator, session.token().clone());
     kept.save()?;
     Ok(session)
+}
+
+/// The inside of a sandbox, at the operator that holds it.
+pub(super) async fn inside(id: SandboxId, scope: Scope, settings: &Settings) -> Result<Inside, Failure> {
+    let account = settings.account().await?;
+    let operator = holder(id, &account).await?;
+    Ok(session(&operator, scope, (settings, &account)).await?.inside(id))
 }
 
 impl Kept {

@@ -1,0 +1,18 @@
+//! What a model is told at most.
+
+/// Length of an error's message.
+pub const MESSAGE_BYTES_MAX: usize = 2_000;
+/// Length of a text in an error's context, also of another service's body.
+pub const CONTEXT_TEXT_BYTES_MAX: usize = 1_000;
+/// Entries of a map or list in an error's context; the rest is left out.
+pub const CONTEXT_ENTRIES_MAX: usize = 32;
+/// Levels of an error's context; what lies deeper is left out.
+pub const CONTEXT_LEVELS_MAX: usize = 6;
+/// Length of an error's whole context, as it is shown.
+pub const CONTEXT_BYTES_MAX: usize = 4_000;
+/// As much of a text as is searched for secrets; what lies behind it is never shown.
+pub const SEARCHED_BYTES_MAX: usize = 64 * 1024;
+/// Length from which a word behind `Bearer` or `Basic` is one that no sentence would have there.
+pub const CREDENTIAL_BYTES_MIN: usize = 8;
+
+const _: () = assert!(MESSAGE_BYTES_MAX <= SEARCHED_BYTES_MAX && CONTEXT_TEXT_BYTES_MAX <= SEARCHED_BYTES_MAX);

@@ -1,0 +1,8 @@
+//! The execution protocol, message by message.
+
+mod client;
+mod extensions;
+mod fresh;
+mod link;
+mod refusals;
+mod sequences;
