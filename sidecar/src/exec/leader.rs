@@ -41,7 +41,7 @@ const FIRST_OTHER_FD: libc::c_uint = 3;
 const OOM_SCORE: &[u8] = b"500";
 
 /// How far commands stand back for the sidecar, whose answers must not wait for a thousand of them.
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 5;
 /// As far as the kernel lets anybody stand back.
 const NICENESS_MAX: i32 = 19;
 
