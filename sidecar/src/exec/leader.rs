@@ -9,6 +9,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -41,7 +42,7 @@ const FIRST_OTHER_FD: libc::c_uint = 3;
 const OOM_SCORE: &[u8] = b"500";
 
 /// How far commands stand back for the sidecar, whose answers must not wait for a thousand of them.
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 5;
 
 /// What a leader becomes.
 pub(super) struct Plan {
@@ -279,11 +280,21 @@ fn default_signals() -> Result<(), Errno> {
     SigSet::empty().thread_set_mask()
 }
 
-/// Lets the command open its own pipes anew, as `> /dev/stderr` does.
+/// Lets the command open its own pipes, or its own terminal, anew, as `> /dev/stderr` does. Anything else stays as it
+/// is: `/dev/null` is everybody's, and whoever owned it could close it to the sidecar.
 #[allow(unsafe_code)]
 fn give_pipes(identity: Identity) -> Result<(), Errno> {
     for fd in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: the three are open: pipes that were made for this command.
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the three are open, and `stat` is read only where it was written.
+        let is_own = unsafe {
+            let known = libc::fstat(fd, stat.as_mut_ptr()) == 0;
+            known && stat.assume_init().st_mode & libc::S_IFMT == libc::S_IFIFO || libc::isatty(fd) == 1
+        };
+        if !is_own {
+            continue;
+        }
+        // SAFETY: a pipe, or a terminal, that was made for this command.
         match Errno::result(unsafe { libc::fchown(fd, identity.uid.as_raw(), identity.gid.as_raw()) }) {
             // A kernel in user space whose pipes have no owner that could be changed.
             Ok(_) | Err(Errno::EPERM) => {}

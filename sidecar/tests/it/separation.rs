@@ -76,6 +76,21 @@ async fn its_doors_are_closed_to_who_has_no_token() {
 }
 
 #[tokio::test]
+async fn what_everybody_uses_stays_the_sidecars() {
+    let Some(contained) = Contained::start("what_everybody_uses_stays_the_sidecars").await else { return };
+    let token = format!("Bearer {TOKEN}");
+    let headers = [("authorization", token.as_str())];
+    for target in ["/snapshot?workspace=true", "/files/list"] {
+        let (status, _) = send(&contained.socket(), Method::GET, target, &headers, Vec::new()).await;
+        assert_eq!(status, StatusCode::OK, "{target}");
+    }
+    assert_eq!(
+        contained.sh("stat -c '%u %a' /dev/null /dev/zero; chmod 0 /dev/null 2> /tmp/why || echo kept").await,
+        "0 666\n0 666\nkept\n"
+    );
+}
+
+#[tokio::test]
 async fn a_command_can_write_to_its_own_places_only() {
     let Some(contained) = Contained::start("a_command_can_write_to_its_own_places_only").await else { return };
     let found = contained

@@ -93,7 +93,7 @@ async fn a_killed_worker_costs_the_request_in_hand_and_nothing_else() {
 #[tokio::test]
 async fn an_answer_whose_worker_was_killed_has_no_end() {
     let desk = Desk::open();
-    std::fs::write(desk.workspace().join("big"), vec![0; 64 << 20]).unwrap();
+    std::fs::File::create(desk.workspace().join("big")).unwrap().set_len(64 << 20).unwrap();
     let (answer, _driver) = desk.stream(Method::GET, "/files/content?path=big", &[], String::new()).await;
     assert_eq!(answer.status(), 200);
     end(desk.worker().await);
@@ -114,7 +114,7 @@ async fn the_agent_may_kill_it_and_the_next_request_has_another() {
 #[tokio::test]
 async fn one_that_is_held_still_is_replaced_before_and_within_an_answer() {
     let desk = Desk::with_patience(PATIENCE, Duration::from_secs(2));
-    std::fs::write(desk.workspace().join("big"), vec![0; 64 << 20]).unwrap();
+    std::fs::File::create(desk.workspace().join("big")).unwrap().set_len(64 << 20).unwrap();
     desk.wrote("a", b"kept").await;
     let hold = |worker: u32| kill(Pid::from_raw(worker.cast_signed()), Signal::SIGSTOP).unwrap();
     let first = desk.worker().await;
