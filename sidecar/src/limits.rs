@@ -55,6 +55,8 @@ pub const FEEDS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes that an execution's events take that are for the reader at hand only.
 pub const UNKEPT_FEED_BYTES_MAX: usize = 256 * 1024;
 
+/// Commands that are started at a time; the next waits its turn.
+pub const LAUNCHES_MAX: usize = 16;
 /// Time from asking for a command's process until it has become `/bin/sh`.
 pub const START_MAX: Duration = Duration::from_secs(10);
 /// Silence after a command's end that makes its output complete, where others hold its pipes open.

@@ -33,10 +33,11 @@ impl Clearing {
 
     /// Has `directory` go, sooner or later. One that cannot wait stays, and goes with the sandbox's start.
     pub(super) fn clear(&self, directory: PathBuf) {
-        if std::fs::remove_dir(&directory).is_err() && directory.symlink_metadata().is_ok() {
-            if let Err(error) = self.0.try_send(directory) {
-                tracing::warn!(%error, "a fresh directory was left behind");
-            }
+        if std::fs::remove_dir(&directory).is_err()
+            && directory.symlink_metadata().is_ok()
+            && let Err(error) = self.0.try_send(directory)
+        {
+            tracing::warn!(%error, "a fresh directory was left behind");
         }
     }
 }

@@ -56,6 +56,7 @@ pub use self::request::{Manner, Mode, Named};
 use self::run::Surroundings;
 pub use self::stdin::NotTaken;
 use crate::events::Events;
+use crate::limits::LAUNCHES_MAX;
 
 /// Where fresh directories are made unless told otherwise.
 const SCRATCH: &str = "/tmp";
@@ -140,6 +141,7 @@ impl Engine {
             environment,
             scratch: SCRATCH.into(),
             places: Semaphore::new(FSP_RUNNING_MAX),
+            launches: Semaphore::new(LAUNCHES_MAX),
             accounts: Accounts::default(),
             delegation,
             clearing,

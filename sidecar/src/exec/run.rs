@@ -40,6 +40,8 @@ pub(super) struct Surroundings {
     pub(super) scratch: PathBuf,
     /// Those that may run at a time; the next waits.
     pub(super) places: Semaphore,
+    /// Those that may be started at a time: more at once would only hold each other up.
+    pub(super) launches: Semaphore,
     pub(super) accounts: Accounts,
     /// Where executions have control groups of their own.
     pub(super) delegation: Option<Delegation>,
@@ -115,7 +117,11 @@ async fn launched(order: &Order, around: &Surroundings, fresh: &Path) -> Result<
     let (group, groups) = made.map_err(|error| ExecError::Start(Arc::new(error)))?.unzip();
     let (identity, environment) = (around.identity, &around.environment);
     let setting = Setting { identity, environment, fresh: fresh.to_owned(), groups: groups.unwrap_or_default() };
-    Ok((launch(order, setting).await?, group))
+    // The launches are never closed.
+    let turn = around.launches.acquire().await;
+    let launched = launch(order, setting).await?;
+    drop(turn);
+    Ok((launched, group))
 }
 
 /// From the start of a command to its result.

@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
             false => (new_id(), Keep::No),
         };
         let begun = self.engine.begin(&key, order, Mode::Start, keep).map_err(|error| refused(&id, &error))?;
-        let detached = self.pump(id, begun.execution, 0, credit, ServerBody::Ack);
+        let detached = self.pump(id, (begun.execution, 0), credit, ServerBody::Ack);
         if detach {
             detached.cancel();
         }
@@ -238,7 +238,8 @@ impl<'a> Session<'a> {
         }
         let execution = self.find(&id)?;
         let next_seq = after_seq.min(execution.last_seq()) + 1;
-        self.pump(id, execution, after_seq, self.credit(credit_bytes), ServerBody::Attached { next_seq });
+        let credit = self.credit(credit_bytes);
+        self.pump(id, (execution, after_seq), credit, ServerBody::Attached { next_seq });
         Ok(())
     }
 
@@ -285,8 +286,7 @@ impl<'a> Session<'a> {
     fn pump(
         &mut self,
         id: String,
-        execution: Arc<Execution>,
-        after: u64,
+        (execution, after): (Arc<Execution>, u64),
         credit: Option<Credit>,
         first: ServerBody,
     ) -> CancellationToken {

@@ -1,8 +1,12 @@
 //! The bounds of the edge, on both sides.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 
 use hyper::{Method, StatusCode};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use sandbox_protocol::exec::{ByteText, ExecBody};
 use sandbox_protocol::fsp::Load;
 use sandbox_protocol::limits::{
@@ -75,7 +79,11 @@ async fn more_time_than_may_be_asked_for_is_refused() {
 #[tokio::test]
 async fn as_many_commands_run_and_wait_as_may_and_the_next_is_told_to_come_back() {
     let sidecar = Sidecar::start();
-    let command = "until [ -e go ]; do sleep 0.1; done";
+    // Waits in the kernel, and takes no processor for it.
+    let go = sidecar.workspace().join("go");
+    mkfifo(&go, Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO).unwrap();
+    std::fs::set_permissions(&go, Permissions::from_mode(0o666)).unwrap();
+    let command = "read line < go; true";
     let all: Vec<_> = (0..FSP_RUNNING_MAX + FSP_QUEUED_MAX)
         .map(|index| {
             // Those that wait for a place are quick once they have one.
@@ -89,7 +97,7 @@ async fn as_many_commands_run_and_wait_as_may_and_the_next_is_told_to_come_back(
     let (status, error) = sidecar.exec(&body("true")).await.unwrap_err();
     assert_eq!((status, error.code.as_str(), error.retryable), (429, "busy", true));
     assert_eq!(sidecar.refusal(&ExecBody { attach_only: true, ..body("true") }).await.0, 400);
-    std::fs::write(sidecar.workspace().join("go"), "").unwrap();
+    drop(std::fs::OpenOptions::new().write(true).open(&go).unwrap());
     for one in all {
         assert_eq!(one.await.unwrap().unwrap().exit_code, 0);
     }

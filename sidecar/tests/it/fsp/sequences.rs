@@ -28,7 +28,11 @@ async fn what_ends_well_is_completed_and_has_its_usage() {
     assert_eq!(last["exit_code"], 0);
     assert!(last.get("signal").is_none());
     let usage = &last["resource_usage"];
-    assert!((1..100).contains(&usage["peak_memory_mb"].as_u64().unwrap()), "{last}");
+    // What forked the program counts until it is the program: here, the whole test.
+    let forked_from = std::fs::read_to_string("/proc/self/status").unwrap();
+    let most_kb = forked_from.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    let most_mb = most_kb.unwrap().trim().parse::<u64>().unwrap().div_ceil(1024) + 20;
+    assert!((1..most_mb).contains(&usage["peak_memory_mb"].as_u64().unwrap()), "{last}");
     let (cpu, wall) = (usage["cpu_time_ms"].as_u64().unwrap(), last["duration_ms"].as_u64().unwrap());
     assert!(cpu > 0 && wall > 0, "{last}");
 }

@@ -201,14 +201,19 @@ pub(super) fn give(path: &Path) {
     }
 }
 
+/// What goes while it is looked at is listed as gone: whoever waits for a state looks again.
 fn list(root: &Path, path: &Path, lines: &mut Vec<String>) {
-    for entry in fs::read_dir(path).unwrap() {
+    let Ok(entries) = fs::read_dir(path) else { return lines.push(format!("{path:?} gone")) };
+    for entry in entries {
         let path = entry.unwrap().path();
-        let found = fs::symlink_metadata(&path).unwrap();
+        let Ok(found) = fs::symlink_metadata(&path) else {
+            lines.push(format!("{path:?} gone"));
+            continue;
+        };
         let content = match found.file_type() {
             kind if kind.is_dir() => "directory".to_owned(),
             kind if kind.is_symlink() => format!("-> {:?}", fs::read_link(&path).unwrap()),
-            kind if kind.is_file() => sum(&fs::read(&path).unwrap()),
+            kind if kind.is_file() => fs::read(&path).map_or_else(|_| "gone".to_owned(), |bytes| sum(&bytes)),
             _ => "special".to_owned(),
         };
         let name = path.strip_prefix(root.parent().unwrap()).unwrap();
