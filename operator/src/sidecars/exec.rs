@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use sandbox_fleet::ports::SidecarError;
 use sandbox_fleet::sandbox::Instance;
-use sandbox_fsp::{Accumulator, Endpoint, Execution, FspError, Lease, Outcome, Pool, PoolSettings, Token, UnixSocket};
+use sandbox_fsp::{
+    Accumulator, Endpoint, Execution, FspError, Lease, Outcome, Place, Pool, PoolSettings, Token, UnixSocket,
+};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
 use sandbox_protocol::fsp::{ErrorCode, Execute, Extension, Extensions, Extra, Language, Limits, Status};
 use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_DEFAULT};
@@ -64,7 +66,7 @@ pub(super) async fn exec(
 async fn begun(lease: &Lease, id: String, body: &ExecBody) -> Result<Execution, FspError> {
     let timeout_ms = if body.timeout_ms == 0 { EXEC_TIMEOUT_MS_DEFAULT } else { body.timeout_ms };
     if body.attach_only {
-        return lease.attach(&id, 0, Some(timeout_ms)).await;
+        return lease.attach(&id, Place::default(), Some(timeout_ms)).await;
     }
     let limits = Limits { timeout_ms, memory_mb: 0, ..Limits::default() };
     let execute = Execute {

@@ -87,6 +87,13 @@ impl Sidecars for SocketSidecars {
             None => self.exec_over_http(instance, body).await,
         }
     }
+
+    async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
+        match self.dial(instance).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(SidecarError::NotSent(CallError::Connect(error).into())),
+        }
+    }
 }
 
 impl SocketSidecars {
@@ -113,13 +120,6 @@ impl SocketSidecars {
         }
         let refused: ErrorBody = serde_json::from_slice(&reply).map_err(|error| unreachable(CallError::Json(error)))?;
         Err(refusal(refused))
-    }
-
-    async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
-        match self.dial(instance).await {
-            Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(SidecarError::NotSent(CallError::Connect(error).into())),
-        }
     }
 }
 
