@@ -97,13 +97,7 @@ async fn serve(config: Config) -> Result<()> {
     let stop = signals::shutdown()?;
     let identity = identity(config.agent);
     let events = Events::new(SystemTime::now());
-    let engine = match &config.cgroup {
-        None => Engine::with_environment(workspace, identity, config.environment(), events.clone()),
-        Some(groups) => {
-            Engine::with_groups(workspace, identity, config.environment(), (events.clone(), groups.as_path()))
-                .with_context(|| format!("SIDECAR_CGROUP={}", groups.display()))?
-        }
-    };
+    let engine = engine(&config, identity, events.clone())?;
     let snapshots = Snapshots::new(Settings {
         program: snapshot::own_program(),
         workspace: workspace.clone(),
@@ -160,6 +154,16 @@ async fn serve(config: Config) -> Result<()> {
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")
+}
+
+/// What runs programs, each in a control group of its own where one was handed over.
+fn engine(config: &Config, identity: Option<Identity>, events: Events) -> Result<Engine> {
+    let (workspace, environment) = (&config.workspace, config.environment());
+    match &config.cgroup {
+        None => Ok(Engine::with_environment(workspace, identity, environment, events)),
+        Some(groups) => Engine::with_groups(workspace, identity, environment, (events, groups.as_path()))
+            .with_context(|| format!("SIDECAR_CGROUP={}", groups.display())),
+    }
 }
 
 /// Terminals, tunnels and events. Nobody is let in through a tunnel to where the sidecar itself listens.

@@ -9,6 +9,7 @@ use sandbox_protocol::fsp::{Execute, Extension, Extensions, Extra, Language, Lim
 use sandbox_protocol::limits::{FSP_OUTPUT_BYTES_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, PIDS_MAX};
 use sandbox_tests::engine::{docker, inspect};
 use sandbox_tests::wait::until;
+use tokio::time::interval;
 
 use super::footprint::{child_of, rss_mib};
 use super::twin::Twin;
@@ -140,9 +141,10 @@ impl Sandbox {
         let before = rss_mib(sidecar)?;
         let mut execution = self.connection.execute(execute("slow".into(), code)).await?;
         let (started, mut most) = (Instant::now(), before);
+        let mut slowly = interval(SLOW_PAUSE);
         while started.elapsed() < SLOWLY {
             ensure!(execution.next().await?.is_some(), "the stream ended though it was read slowly");
-            tokio::time::sleep(SLOW_PAUSE).await;
+            slowly.tick().await;
             most = most.max(rss_mib(sidecar)?);
         }
         execution.control().cancel().await?;
