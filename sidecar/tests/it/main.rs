@@ -10,6 +10,7 @@ mod engine;
 mod events;
 mod files;
 mod fsp;
+mod groups;
 mod harness;
 mod isolation;
 mod limits;
