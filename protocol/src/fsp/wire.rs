@@ -20,8 +20,8 @@ use super::message::{
 use super::refusal::{ErrorCode, Refusal};
 use super::words::{Extension, Extensions, Language, Signal, Stream};
 use crate::limits::{
-    EXEC_ID_BYTES_MAX, EXEC_TIMEOUT_MS_MAX, FSP_CODE_BYTES_MAX, FSP_CPU_SHARES_MAX, FSP_CPU_SHARES_MIN,
-    FSP_MEMORY_MB_MAX, FSP_OUTPUT_BYTES_MAX, FSP_STDIN_BYTES_MAX,
+    EXEC_DETACHED_TIMEOUT_MS_MAX, EXEC_ID_BYTES_MAX, EXEC_TIMEOUT_MS_MAX, FSP_CODE_BYTES_MAX, FSP_CPU_SHARES_MAX,
+    FSP_CPU_SHARES_MIN, FSP_MEMORY_MB_MAX, FSP_OUTPUT_BYTES_MAX, FSP_STDIN_BYTES_MAX,
 };
 
 /// An instant, in milliseconds since 1970, as messages name it. What lies beyond the calendar is its beginning.
@@ -367,14 +367,17 @@ impl Fields {
             credit_bytes: self.credit(extensions)?,
         };
         let limits: Limits = self.required("limits")?;
-        self.check(&limits, extra.cwd.is_some())?;
+        self.check(&limits, &extra)?;
         Ok(Execute { id, language, code, stdin, env, limits, extra })
     }
 
-    fn check(&self, limits: &Limits, in_workspace: bool) -> Result<(), Refusal> {
+    fn check(&self, limits: &Limits, extra: &Extra) -> Result<(), Refusal> {
+        let in_workspace = extra.cwd.is_some();
         let memory_mb_min = u64::from(!in_workspace);
+        let alone = in_workspace && extra.detach;
+        let timeout_ms_max = if alone { EXEC_DETACHED_TIMEOUT_MS_MAX } else { EXEC_TIMEOUT_MS_MAX };
         let bounded = [
-            ("timeout_ms", limits.timeout_ms, 1..=EXEC_TIMEOUT_MS_MAX),
+            ("timeout_ms", limits.timeout_ms, 1..=timeout_ms_max),
             ("memory_mb", limits.memory_mb, memory_mb_min..=FSP_MEMORY_MB_MAX),
             ("cpu_shares", limits.cpu_shares, FSP_CPU_SHARES_MIN..=FSP_CPU_SHARES_MAX),
             ("max_output_bytes", limits.max_output_bytes, 1..=FSP_OUTPUT_BYTES_MAX),

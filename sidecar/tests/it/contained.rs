@@ -33,8 +33,13 @@ impl Contained {
     /// A sidecar of this build in a container whose workspace holds 16 MiB; `None`, said aloud, where there is no engine
     /// or no image.
     pub(crate) async fn start(test: &str) -> Option<Self> {
-        if !docker(&["image", "inspect", IMAGE]).is_some_and(|output| output.status.success()) {
-            eprintln!("{test}: left out, needs a Docker engine and the image {IMAGE}");
+        Self::of(IMAGE, test).await
+    }
+
+    /// The same of another image.
+    pub(crate) async fn of(image: &str, test: &str) -> Option<Self> {
+        if !docker(&["image", "inspect", image]).is_some_and(|output| output.status.success()) {
+            eprintln!("{test}: left out, needs a Docker engine and the image {image}");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -91,7 +96,7 @@ impl Contained {
             &port,
             "--env",
             &token,
-            IMAGE,
+            image,
         ];
         let started = docker(&[&hardened[..], &own].concat()).unwrap();
         assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));

@@ -80,6 +80,23 @@ async fn a_detached_execution_goes_on_and_tells_what_it_kept() {
 }
 
 #[tokio::test]
+async fn what_is_detached_in_a_directory_may_take_a_day_and_not_a_moment_more() {
+    let sidecar = Sidecar::start();
+    let mut link = Link::open(&sidecar, "replay, cwd").await;
+    let lasting = |id: &str, timeout_ms: u64, detach: bool| {
+        let limits = json!({ "timeout_ms": timeout_ms, "memory_mb": 0 });
+        with(alone(id, "true"), json!({ "detach": detach, "limits": limits }))
+    };
+    link.say(&lasting("day", 86_400_000, true)).await;
+    assert_eq!(link.message().await["type"], "ack");
+    assert_eq!(link.message().await["type"], "detached");
+    for (id, timeout_ms, detach) in [("more", 86_400_001, true), ("attached", 300_001, false)] {
+        link.say(&lasting(id, timeout_ms, detach)).await;
+        assert_eq!(link.error().await, (Some(id.into()), "INVALID_REQUEST".into(), false));
+    }
+}
+
+#[tokio::test]
 async fn detach_is_answered_and_the_rest_is_there_for_the_next() {
     let sidecar = Sidecar::start();
     let mut link = Link::open(&sidecar, "replay, cwd").await;

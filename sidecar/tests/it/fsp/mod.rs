@@ -3,6 +3,7 @@
 mod client;
 mod extensions;
 mod fresh;
+mod languages;
 mod link;
 mod refusals;
 mod sequences;

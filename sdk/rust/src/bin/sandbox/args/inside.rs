@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use sandbox_protocol::SandboxId;
 use sandbox_protocol::fsp::Signal;
-use sandbox_protocol::limits::{EXEC_TIMEOUT_MS_DEFAULT, EXEC_TIMEOUT_MS_MAX};
+use sandbox_protocol::limits::EXEC_DETACHED_TIMEOUT_MS_MAX;
 
 use super::words::{ports, sandbox, signal, variable};
 
@@ -15,10 +15,9 @@ pub(crate) struct ExecArgs {
     /// Sandbox id
     #[arg(value_parser = sandbox)]
     pub(crate) id: SandboxId,
-    /// Kill the command after this long; default 30,000, at most 300,000
-    #[arg(long, default_value_t = EXEC_TIMEOUT_MS_DEFAULT, value_name = "MS")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=EXEC_TIMEOUT_MS_MAX))]
-    pub(crate) timeout: u64,
+    /// Kill the command after this long; default 30,000, at most 300,000; with --detach a day is both
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=EXEC_DETACHED_TIMEOUT_MS_MAX))]
+    pub(crate) timeout: Option<u64>,
     /// Working directory; default: the workspace
     #[arg(long, default_value = "", value_name = "DIRECTORY")]
     pub(crate) cwd: String,

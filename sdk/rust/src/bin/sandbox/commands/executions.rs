@@ -8,7 +8,10 @@ use sandbox_fsp::{Accumulator, Control, Event, Execution, FspError, Outcome, Pla
 use sandbox_protocol::SandboxId;
 use sandbox_protocol::exec::ExecSummary;
 use sandbox_protocol::fsp::{Ended, Execute, Extra, Language, Limits, Status, Stream};
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, FSP_CPU_SHARES_DEFAULT, FSP_OUTPUT_BYTES_MAX};
+use sandbox_protocol::limits::{
+    EXEC_DETACHED_TIMEOUT_MS_MAX, EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_DEFAULT, FSP_CPU_SHARES_DEFAULT,
+    FSP_OUTPUT_BYTES_MAX,
+};
 use sandbox_protocol::session::Scope;
 use sandbox_sdk::requests::shell_quoted;
 use serde::Serialize;
@@ -82,6 +85,7 @@ fn request_of(args: ExecArgs, stdin: bool) -> Execute {
         [script] => script.clone(),
         words => words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" "),
     };
+    let default_ms = if args.detach { EXEC_DETACHED_TIMEOUT_MS_MAX } else { EXEC_TIMEOUT_MS_DEFAULT };
     Execute {
         id: format!("cli-{:016x}", rand::rng().random::<u64>()),
         language: Language::Shell,
@@ -89,7 +93,7 @@ fn request_of(args: ExecArgs, stdin: bool) -> Execute {
         stdin: None,
         env: args.env.into_iter().collect(),
         limits: Limits {
-            timeout_ms: args.timeout,
+            timeout_ms: args.timeout.unwrap_or(default_ms),
             memory_mb: 0,
             cpu_shares: FSP_CPU_SHARES_DEFAULT,
             max_output_bytes: FSP_OUTPUT_BYTES_MAX,
