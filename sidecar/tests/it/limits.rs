@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use hyper::{Method, StatusCode};
@@ -83,7 +84,8 @@ async fn as_many_commands_run_and_wait_as_may_and_the_next_is_told_to_come_back(
     let go = sidecar.workspace().join("go");
     mkfifo(&go, Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO).unwrap();
     std::fs::set_permissions(&go, Permissions::from_mode(0o666)).unwrap();
-    let command = "read line < go; true";
+    let mut gate = std::fs::OpenOptions::new().read(true).write(true).open(&go).unwrap();
+    let command = "read line < go";
     let all: Vec<_> = (0..FSP_RUNNING_MAX + FSP_QUEUED_MAX)
         .map(|index| {
             // Those that wait for a place are quick once they have one.
@@ -97,7 +99,8 @@ async fn as_many_commands_run_and_wait_as_may_and_the_next_is_told_to_come_back(
     let (status, error) = sidecar.exec(&body("true")).await.unwrap_err();
     assert_eq!((status, error.code.as_str(), error.retryable), (429, "busy", true));
     assert_eq!(sidecar.refusal(&ExecBody { attach_only: true, ..body("true") }).await.0, 400);
-    drop(std::fs::OpenOptions::new().write(true).open(&go).unwrap());
+    // Each takes one line, whenever it comes to it.
+    gate.write_all(&[b'\n'; FSP_RUNNING_MAX]).unwrap();
     for one in all {
         assert_eq!(one.await.unwrap().unwrap().exit_code, 0);
     }
