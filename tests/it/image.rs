@@ -56,7 +56,7 @@ async fn a_program_is_written_built_searched_packed_and_committed_in_the_full_im
     let cases = [
         ("id -un; echo $HOME; locale charmap; printf 'ü' | wc --chars", "agent\n/home/agent\nUTF-8\n1\n"),
         (
-            "grep -E '^(agent|runner):' /etc/passwd | cut -d : -f 1,3,4; find / -xdev -uid 1001 2> /dev/null",
+            "grep -E '^(agent|runner):' /etc/passwd | cut -d : -f 1,3,4; find / -xdev -uid 1001 2> /dev/null; true",
             "agent:1000:1000\nrunner:1001:1001\n",
         ),
         ("touch ~/f /tmp/f f && ! touch /etc/f 2> /dev/null && echo only there", "only there\n"),

@@ -49,9 +49,11 @@ impl Lease {
     /// Returns when it is over, also because the operator ends.
     pub(super) async fn over(&mut self) -> Over {
         let stop = self.stop.clone();
+        // An operator that ends lets go of its sandboxes, which is not their end.
         tokio::select! {
+            biased;
             () = stop.cancelled() => Over::Operator,
-            over = self.lost() => over,
+            over = self.lost() => if stop.is_cancelled() { Over::Operator } else { over },
         }
     }
 }
