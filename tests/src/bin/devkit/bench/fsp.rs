@@ -34,8 +34,8 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    async fn start(extensions: impl IntoIterator<Item = Extension>) -> Result<Self> {
-        let twin = Twin::new(0)?;
+    async fn start(number: usize, extensions: impl IntoIterator<Item = Extension>) -> Result<Self> {
+        let twin = Twin::new(number)?;
         twin.create()?;
         twin.start()?;
         let client = reqwest::Client::builder().unix_socket(twin.socket()).build().context("client")?;
@@ -74,7 +74,7 @@ fn execute(id: String, code: &str) -> Execute {
 
 /// `true`, from the request to the result, against `docker exec` in the same container.
 pub(super) async fn exec() -> Result<()> {
-    let sandbox = Sandbox::start([]).await?;
+    let sandbox = Sandbox::start(0, []).await?;
     let mut samples = Samples::default();
     for round in 0..=ROUNDS {
         for index in 0..OURS_PER_ROUND {
@@ -100,7 +100,8 @@ fn keep(samples: &mut Vec<f64>, started: Instant, round: usize) {
 /// that is slow makes the sidecar hold.
 pub(super) async fn stream() -> Result<()> {
     let code = format!("head -c {STREAM_MIB}M /dev/zero | tr '\\0' x");
-    let (text, binary) = (Sandbox::start([]).await?, Sandbox::start([Extension::Binary, Extension::Credit]).await?);
+    let (text, binary) =
+        (Sandbox::start(0, []).await?, Sandbox::start(1, [Extension::Binary, Extension::Credit]).await?);
     let (mut of_text, mut of_binary) = (Samples::default(), Samples::default());
     for round in 0..STREAM_ROUNDS {
         of_text.ours.push(text.mib_per_s(format!("t{round}"), &code).await?);
@@ -156,7 +157,7 @@ impl Sandbox {
 /// So many executions at once, each of which waits a second.
 pub(super) async fn parallel() -> Result<()> {
     eprintln!("{FSP_RUNNING_MAX} run at a time and {FSP_QUEUED_MAX} wait; {PIDS_MAX} processes");
-    let sandbox = Sandbox::start([]).await?;
+    let sandbox = Sandbox::start(0, []).await?;
     let mut samples = Samples::default();
     for round in 0..PARALLEL_ROUNDS {
         let started = Instant::now();
