@@ -81,12 +81,18 @@ impl Snapshots {
     ///
     /// # Errors
     /// [`SnapshotError`]
-    pub async fn restore<B>(&self, query: RestoreQuery, body: B) -> Result<RestoreReply, SnapshotError>
+    pub async fn restore<B>(&self, query: RestoreQuery, mut body: B) -> Result<RestoreReply, SnapshotError>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Send,
     {
-        let permit = self.admit()?;
+        let permit = match self.admit() {
+            Ok(permit) => permit,
+            Err(refused) => {
+                read_out(&mut body).await;
+                return Err(refused);
+            }
+        };
         let snapshots = self.clone();
         let taking = self.tasks.spawn(async move {
             let taken = snapshots.take(query.sha256, body).await;
@@ -176,11 +182,16 @@ impl Snapshots {
                 Err(error)
             }
         };
-        // One who is still sending may not look for an answer before the end.
-        let rest = async { while let Some(Ok(_)) = body.frame().await {} };
-        match timeout(REFUSED_BODY_MAX, rest).await {
-            Ok(()) | Err(_) => reply,
-        }
+        read_out(&mut body).await;
+        reply
+    }
+}
+
+/// Takes the rest of a refused body, for a while: one who is still sending may not look for an answer before the end.
+async fn read_out(body: &mut (impl Body<Data = Bytes> + Unpin)) {
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    if timeout(REFUSED_BODY_MAX, rest).await.is_err() {
+        tracing::debug!("a refused archive was not read to its end");
     }
 }
 
