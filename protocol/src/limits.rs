@@ -114,7 +114,7 @@ pub const TUNNEL_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 pub const EVENTS_KEPT_MAX: usize = 1_000;
 /// Readers of a sidecar's events at a time; the next is refused.
 pub const EVENT_READERS_MAX: usize = 64;
-/// Time between two signs of life in a stream without events.
+/// Time between two signs of life in a stream of events that has nothing to tell.
 pub const EVENT_HEARTBEAT_S: u64 = 15;
 /// Length of a ticket for a sidecar: all scopes, the last second, and the seal.
 pub const TICKET_BYTES_MAX: usize = 128;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sandbox_process::serve::Bounds;
 use sandbox_protocol::limits::{
-    EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, PTY_STALL_MS_MAX, SNAPSHOT_S_MAX,
+    EVENT_HEARTBEAT_S, EXEC_TIMEOUT_MS_MAX, FILES_RUNNING_MAX, FSP_QUEUED_MAX, FSP_RUNNING_MAX, PTY_STALL_MS_MAX,
+    SNAPSHOT_S_MAX,
 };
 
 /// Connections served at a time; the next waits to be accepted.
@@ -27,8 +28,6 @@ pub const CONNECTION_BOUNDS: Bounds = Bounds {
     age_max: CONNECTION_AGE_MAX,
     last_request_max: LAST_REQUEST_MAX,
 };
-/// Silence after which a stream of events is told to be there still.
-pub const HEARTBEAT_PAUSE: Duration = Duration::from_secs(15);
 /// Connections that speak the protocol at a time.
 pub const FSP_CONNECTIONS_MAX: usize = 128;
 /// Messages that wait to be sent through one connection.
@@ -183,8 +182,6 @@ pub const FILES_CHUNK_BYTES: usize = 64 * 1024;
 pub const FILES_CHUNKS_MAX: usize = 4;
 /// Changes that wait for the reader of a watch, before the kernel keeps them.
 pub const FILES_CHANGES_MAX: usize = 64;
-/// Time between two signs of life of a watch that has nothing to tell.
-pub const FILES_HEARTBEAT: Duration = Duration::from_secs(15);
 /// Time without a request after which the worker for files ends.
 pub const FILES_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Time that the worker has to answer a request that it has in full, and to go on with an answer: one that takes more is
@@ -218,5 +215,5 @@ const _: () = assert!(
 const _: () = assert!(CONNECTIONS_MAX > FSP_RUNNING_MAX + FSP_QUEUED_MAX);
 const _: () = assert!(LAST_REQUEST_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
 const _: () = assert!(LAST_REQUEST_MAX.as_secs() > SNAPSHOT_S_MAX);
-const _: () = assert!(FILES_HEARTBEAT.as_secs() < FILES_ANSWER_MAX.as_secs() && FILES_RUNNING_MAX < CONNECTIONS_MAX);
+const _: () = assert!(EVENT_HEARTBEAT_S < FILES_ANSWER_MAX.as_secs() && FILES_RUNNING_MAX < CONNECTIONS_MAX);
 const _: () = assert!(3 * FILES_PATH_BYTES_MAX < HEADER_BYTES_MAX && 8 * FILES_PATH_BYTES_MAX < FILES_BODY_BYTES_MAX);

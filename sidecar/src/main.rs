@@ -118,10 +118,10 @@ async fn serve(config: Config) -> Result<()> {
     });
     let way_out = way_out(config.egress.clone(), &stop).await?;
     let streams = streams(&config, identity, events, &stop);
-    let sessions = Sessions::new(engine.clone(), stop.clone());
+    let sessions = Sessions::new(engine.clone());
     let served = Served {
         engine: engine.clone(),
-        sessions: sessions.clone(),
+        sessions,
         files: files.clone(),
         snapshots: snapshots.clone(),
         streams: streams.clone(),
@@ -143,14 +143,7 @@ async fn serve(config: Config) -> Result<()> {
     stop.cancelled().await;
     drop(socket);
     let stopped = timeout(STOP_MAX, async {
-        tokio::join!(
-            engine.stop(),
-            sessions.closed(),
-            snapshots.stopped(),
-            files.stopped(),
-            streams.stop(),
-            doorway.closed()
-        );
+        tokio::join!(engine.stop(), snapshots.stopped(), files.stopped(), streams.stop(), doorway.closed());
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")

@@ -83,6 +83,7 @@ async fn begun(lease: &Lease, id: String, body: &ExecBody) -> Result<Execution, 
 }
 
 async fn gathered(mut execution: Execution, id: String) -> Result<ExecReply, SidecarError> {
+    let begun = Instant::now();
     let mut story = Accumulator::new(EXEC_OUTPUT_BYTES_MAX);
     loop {
         match execution.next().await {
@@ -92,7 +93,9 @@ async fn gathered(mut execution: Execution, id: String) -> Result<ExecReply, Sid
                 let (stdout, stderr) = story.output();
                 let (stdout, stderr) = (ByteText(stdout.into()), ByteText(stderr.into()));
                 let (ended, exit_code) = (ExecEnd::Exited, KILLED);
-                return Ok(ExecReply { id, ended, exit_code, stdout, stderr, truncated: true, duration_ms: 0 });
+                // Its `error` has no time: as long as it was listened to is what is known.
+                let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                return Ok(ExecReply { id, ended, exit_code, stdout, stderr, truncated: true, duration_ms });
             }
             Err(error) => return Err(meaning(error)),
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ExecError;
-use super::feed::{Budget, Event, Feed, Hold, Keep, Reader};
+use super::feed::{Budget, Event, Feed, Keep, Reader};
 use super::order::Order;
 use super::output::Meter;
 use super::stdin::{Inlet, NotTaken, Pieces};
@@ -110,8 +110,8 @@ impl Execution {
     }
 
     /// Reads what it tells after the event of this number.
-    pub fn reader(&self, after: u64, hold: Hold) -> Reader {
-        self.feed.reader(after, hold)
+    pub fn reader(&self, after: u64) -> Reader {
+        self.feed.reader(after)
     }
 
     /// Ends it with all that it started. Repeatable.

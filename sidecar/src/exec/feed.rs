@@ -1,7 +1,7 @@
 //! What an execution tells, in order and numbered from 1: kept for those who come later, held back for those who listen.
 //!
-//! A feed holds so many bytes. When it is full, its writer waits for the readers that are [holding](Hold::Yes) it; what
-//! none of them still wants is let go, oldest first, and a reader that comes for it is told of the gap. Of a feed that
+//! A feed holds so many bytes. When it is full, its writer waits for its readers; what none
+//! of them still wants is let go, oldest first, and a reader that comes for it is told of the gap. Of a feed that
 //! is not kept, nothing stays that its reader has taken.
 
 use std::collections::VecDeque;
@@ -51,15 +51,6 @@ pub enum Told {
         /// Bytes of output before the next event, from the beginning.
         bytes: u64,
     },
-}
-
-/// Whether the writer waits for a reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
-    /// It does: the reader misses nothing.
-    Yes,
-    /// It does not: the reader may find a gap.
-    No,
 }
 
 /// Whether events stay for readers to come.
@@ -114,7 +105,6 @@ enum Item {
 #[derive(Debug)]
 struct Position {
     reader: u64,
-    hold: Hold,
     /// Number of the last event that the reader took.
     after: u64,
 }
@@ -159,13 +149,13 @@ impl Feed {
         }
     }
 
-    /// A reader of what came after the event of this number.
-    pub(super) fn reader(&self, after: u64, hold: Hold) -> Reader {
+    /// A reader of what came after the event of this number. It misses nothing from here on: the writer waits for it.
+    pub(super) fn reader(&self, after: u64) -> Reader {
         let mut log = self.0.log();
         log.readers_ever += 1;
         let reader = log.readers_ever;
         let after = after.min(log.last());
-        log.readers.push(Position { reader, hold, after });
+        log.readers.push(Position { reader, after });
         Reader { feed: self.clone(), reader, after }
     }
 
@@ -267,11 +257,10 @@ impl Log {
         self.gone + self.items.len() as u64
     }
 
-    /// Whether the oldest item is there and no reader holds it.
+    /// Whether the oldest item is there and no reader wants it.
     fn may_let_go(&self) -> bool {
         let oldest = self.gone + 1;
-        !self.items.is_empty()
-            && self.readers.iter().all(|position| position.hold == Hold::No || position.after >= oldest)
+        !self.items.is_empty() && self.readers.iter().all(|position| position.after >= oldest)
     }
 
     /// Adds to the last item, where that is output of the same stream, short, and known to nobody yet.

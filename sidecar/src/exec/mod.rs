@@ -45,7 +45,7 @@ use self::clear::{Cleared, Clearing};
 pub use self::error::ExecError;
 pub use self::execution::{Execution, NotRunning, Standing};
 use self::feed::Budget;
-pub use self::feed::{Event, Hold, Keep, Reader, Told};
+pub use self::feed::{Event, Keep, Reader, Told};
 pub(crate) use self::launch::{clean, start, start_in_terminal};
 use self::memory::Accounts;
 pub use self::order::{Invalid, Limits, Order, OutputLimit, Place};

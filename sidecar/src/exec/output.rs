@@ -142,14 +142,14 @@ mod tests {
     use proptest::prelude::*;
     use tokio::io::AsyncWriteExt as _;
 
-    use super::super::feed::{Budget, Event, Hold, Keep, Told};
+    use super::super::feed::{Budget, Event, Keep, Told};
     use super::*;
 
     /// What is told of `written`, and whether the limit was passed.
     async fn told(written: &[u8], limit: OutputLimit) -> (Vec<Bytes>, Meter) {
         let feed = Feed::new(Keep::Yes, Budget::default());
         let meter = Meter::new(limit);
-        let mut reader = feed.reader(0, Hold::No);
+        let mut reader = feed.reader(0);
         let outlet = Outlet { stream: Stream::Stdout, feed: &feed, meter: &meter };
         let reading = async {
             let mut chunks = Vec::new();
@@ -216,7 +216,7 @@ mod tests {
             finished.await.unwrap();
             writer.write_all(&[0; 256]).await.unwrap();
         });
-        let Some(Told::Event { event: Event::Output(_, bytes), .. }) = feed.reader(0, Hold::No).next().await else {
+        let Some(Told::Event { event: Event::Output(_, bytes), .. }) = feed.reader(0).next().await else {
             panic!("nothing was told")
         };
         assert_eq!(&bytes[..], b"late");

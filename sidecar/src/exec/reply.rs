@@ -5,7 +5,7 @@ use sandbox_protocol::fsp::{Ended, Status, Stream};
 
 use super::error::ExecError;
 use super::execution::Execution;
-use super::feed::{Event, Hold, Told};
+use super::feed::{Event, Told};
 
 /// Exit code of what was killed by the sandbox: that of a shell whose command got SIGKILL.
 const KILLED: i32 = 128 + 9;
@@ -15,7 +15,7 @@ const KILLED: i32 = 128 + 9;
 /// # Errors
 /// It has no result.
 pub(super) async fn gathered(execution: &Execution) -> Result<ExecReply, ExecError> {
-    let mut reader = execution.reader(0, Hold::Yes);
+    let mut reader = execution.reader(0);
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (mut last, mut gaps) = (Status::Running, false);
     while let Some(told) = reader.next().await {

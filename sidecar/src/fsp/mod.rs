@@ -13,7 +13,6 @@ use sandbox_process::websocket::Socket;
 use sandbox_protocol::fsp::Extensions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use self::session::Session;
 use crate::exec::Engine;
@@ -23,9 +22,7 @@ use crate::limits::FSP_CONNECTIONS_MAX;
 #[derive(Debug, Clone)]
 pub struct Sessions {
     engine: Engine,
-    stop: CancellationToken,
     seats: Arc<Semaphore>,
-    tasks: TaskTracker,
 }
 
 /// The right to a session.
@@ -35,9 +32,9 @@ pub struct Seat {
 }
 
 impl Sessions {
-    /// Sessions with `engine`, until `stop`.
-    pub fn new(engine: Engine, stop: CancellationToken) -> Self {
-        Self { engine, stop, seats: Arc::new(Semaphore::new(FSP_CONNECTIONS_MAX)), tasks: TaskTracker::new() }
+    /// Sessions with `engine`.
+    pub fn new(engine: Engine) -> Self {
+        Self { engine, seats: Arc::new(Semaphore::new(FSP_CONNECTIONS_MAX)) }
     }
 
     /// A seat, unless as many are taken as may be.
@@ -45,21 +42,9 @@ impl Sessions {
         Arc::clone(&self.seats).try_acquire_owned().ok().map(|permit| Seat { _permit: permit })
     }
 
-    /// A session's task, for which [`closed`](Self::closed) waits.
-    pub fn spawn(&self, session: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(session);
-    }
-
-    /// Returns when, after the signal to stop, the last session is over.
-    pub async fn closed(&self) {
-        self.stop.cancelled().await;
-        self.tasks.close();
-        self.tasks.wait().await;
-    }
-
-    /// Speaks until either side leaves.
-    pub async fn serve(&self, seat: Seat, socket: Socket, extensions: Extensions) {
-        Session::run(&self.engine, socket, extensions, &self.stop).await;
+    /// Speaks until either side leaves, or until `stop`.
+    pub async fn serve(&self, seat: Seat, socket: Socket, extensions: Extensions, stop: &CancellationToken) {
+        Session::run(&self.engine, socket, extensions, stop).await;
         drop(seat);
     }
 }

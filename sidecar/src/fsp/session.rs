@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use super::pump::{Credit, Pump};
 use super::sending::{Gone, Outgoing};
 use super::words;
-use crate::exec::{Engine, ExecError, Execution, Hold, Keep, Mode, new_id};
+use crate::exec::{Engine, ExecError, Execution, Keep, Mode, new_id};
 use crate::limits::{FSP_ENDED_WAITING_MAX, FSP_FAREWELL_MAX, FSP_PING_PAUSE, FSP_SILENCE_MAX};
 
 /// A connection, while it lives.
@@ -294,7 +294,7 @@ impl<'a> Session<'a> {
         let (number, detached) = (self.pumps_ever, CancellationToken::new());
         let pump = Pump {
             id: id.clone(),
-            reader: execution.reader(after, Hold::Yes),
+            reader: execution.reader(after),
             execution: Arc::clone(&execution),
             credit: credit.clone(),
             extensions: self.extensions.clone(),

@@ -2,26 +2,22 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Sse;
-use axum::response::sse::{Event, KeepAlive};
+use axum::response::sse::Event;
 use futures::Stream;
 use futures::stream::unfold;
 use sandbox_protocol::events::{DROPPED, Dropped, EventsQuery, GAP};
 use sandbox_protocol::exec::SidecarRefusal;
-use sandbox_protocol::limits::{EVENT_HEARTBEAT_S, EVENT_READERS_MAX};
-use serde::Serialize;
+use sandbox_protocol::limits::EVENT_READERS_MAX;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::{ApiError, bad_query};
+use super::sse::{heartbeat, last_event_id, with_data};
 use crate::events::{Events, Reader, Told};
-
-/// The header by which a reader that comes back says what it has.
-const LAST_EVENT_ID: &str = "last-event-id";
 
 /// What the route shares.
 #[derive(Debug, Clone)]
@@ -54,8 +50,7 @@ pub(super) async fn follow(
         .try_acquire_owned()
         .map_err(|_| ApiError::new(SidecarRefusal::Busy, format!("at most {EVENT_READERS_MAX} readers at a time")))?;
     let stand = Stand { reader: shared.events.read(after), more: true, _place: place };
-    let heartbeat = KeepAlive::new().interval(Duration::from_secs(EVENT_HEARTBEAT_S));
-    Ok(Sse::new(unfold(stand, next)).keep_alive(heartbeat))
+    Ok(Sse::new(unfold(stand, next)).keep_alive(heartbeat()))
 }
 
 async fn next(mut stand: Stand) -> Option<(Result<Event, Infallible>, Stand)> {
@@ -71,14 +66,4 @@ async fn next(mut stand: Stand) -> Option<(Result<Event, Infallible>, Stand)> {
         }
     };
     Some((Ok(event), stand))
-}
-
-fn with_data(name: &str, data: &impl Serialize) -> Event {
-    Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
-}
-
-fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
-    let id = value.to_str().ok().and_then(|text| text.parse().ok());
-    id.map(Some).ok_or_else(|| ApiError::new(SidecarRefusal::BadRequest, "Last-Event-ID: give the id of an event"))
 }

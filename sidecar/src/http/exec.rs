@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::sse::{Event as SentEvent, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::Stream;
@@ -16,14 +16,12 @@ use sandbox_protocol::exec::{
     ByteText, DetachedReply, ExecBody, ExecSummary, ExecsBody, GapEvent, KillQuery, OutputEvent, SidecarRefusal,
 };
 use sandbox_protocol::limits::EXEC_BODY_BYTES_MAX;
-use serde::Serialize;
 use tokio::time::timeout;
 
 use super::error::ApiError;
-use crate::exec::{Engine, Event, Execution, Hold, Manner, Reader, Told};
-use crate::limits::{BODY_READ_MAX, HEARTBEAT_PAUSE};
-
-const LAST_EVENT_ID: &str = "last-event-id";
+use super::sse::{heartbeat, last_event_id, with_data};
+use crate::exec::{Engine, Event, Execution, Manner, Reader, Told};
+use crate::limits::BODY_READ_MAX;
 
 pub(super) fn routes() -> Router<Engine> {
     Router::new().route("/exec", post(begin).get(list)).route("/exec/{id}", get(show).delete(kill))
@@ -41,7 +39,7 @@ async fn begin(State(engine): State<Engine>, headers: HeaderMap, body: Body) -> 
     }
     let execution = engine.begin_request(body, manner)?.execution;
     if manner == Manner::Streamed {
-        return Ok(events(execution.reader(0, Hold::Yes)));
+        return Ok(events(execution.reader(0)));
     }
     let reply = DetachedReply { id: execution.id().to_owned() };
     Ok((StatusCode::ACCEPTED, Json(reply)).into_response())
@@ -57,14 +55,8 @@ async fn show(State(engine): State<Engine>, Path(id): Path<String>, headers: Hea
     if !wants_events(&headers) {
         return Ok(Json(summary(&execution)).into_response());
     }
-    let after =
-        match headers.get(LAST_EVENT_ID) {
-            None => 0,
-            Some(seq) => seq.to_str().ok().and_then(|seq| seq.parse().ok()).ok_or_else(|| {
-                ApiError::new(SidecarRefusal::BadRequest, "last-event-id: give the number of an event")
-            })?,
-        };
-    Ok(events(execution.reader(after, Hold::Yes)))
+    let after = last_event_id(&headers)?.unwrap_or_default();
+    Ok(events(execution.reader(after)))
 }
 
 /// Ends one, or sends a signal to it.
@@ -103,34 +95,29 @@ fn summary(execution: &Execution) -> ExecSummary {
 }
 
 fn events(reader: Reader) -> Response {
-    Sse::new(stream(reader)).keep_alive(KeepAlive::new().interval(HEARTBEAT_PAUSE)).into_response()
+    Sse::new(stream(reader)).keep_alive(heartbeat()).into_response()
 }
 
-fn stream(reader: Reader) -> impl Stream<Item = Result<sse::Event, Infallible>> {
+fn stream(reader: Reader) -> impl Stream<Item = Result<SentEvent, Infallible>> {
     futures::stream::unfold(reader, async |mut reader| {
         let told = reader.next().await?;
         Some((Ok(event(told)), reader))
     })
 }
 
-fn event(told: Told) -> sse::Event {
+fn event(told: Told) -> SentEvent {
     match told {
         Told::Gap { from_seq, to_seq, bytes } => {
-            named("gap", &GapEvent { from_seq, to_seq, bytes }).id(to_seq.to_string())
+            with_data("gap", &GapEvent { from_seq, to_seq, bytes }).id(to_seq.to_string())
         }
         Told::Event { seq, event } => match event {
-            Event::Status(status) => named("status", &status),
-            Event::Output(stream, bytes) => named(stream.name(), &OutputEvent { base64: ByteText(bytes.into()) }),
-            Event::Result(ended) => named("result", &ended),
-            Event::Failed(error) => named("error", &ApiError::from(error).into_body()),
+            Event::Status(status) => with_data("status", &status),
+            Event::Output(stream, bytes) => with_data(stream.name(), &OutputEvent { base64: ByteText(bytes.into()) }),
+            Event::Result(ended) => with_data("result", &ended),
+            Event::Failed(error) => with_data("error", &ApiError::from(error).into_body()),
         }
         .id(seq.to_string()),
     }
-}
-
-/// Nothing that is told can fail to be written: all keys are text and all numbers finite.
-fn named(name: &str, data: &impl Serialize) -> sse::Event {
-    sse::Event::default().event(name).json_data(data).unwrap_or_default()
 }
 
 async fn read(body: Body) -> Result<ExecBody, ApiError> {

@@ -11,13 +11,17 @@ use sandbox_protocol::fsp::{EXTENSIONS_HEADER, Extensions, ROUTE, VERSION, VERSI
 use sandbox_protocol::limits::FSP_CUT_BYTES_MAX;
 
 use super::error::ApiError;
+use super::upgraded::{Upgraded, opened};
 use crate::fsp::Sessions;
 
-pub(super) fn routes<S: Clone + Send + Sync + 'static>(sessions: Sessions) -> Router<S> {
-    Router::new().route(ROUTE, get(open)).with_state(sessions)
+/// What the route shares.
+type Shared = (Sessions, Upgraded);
+
+pub(super) fn routes<S: Clone + Send + Sync + 'static>(sessions: Sessions, upgraded: Upgraded) -> Router<S> {
+    Router::new().route(ROUTE, get(open)).with_state((sessions, upgraded))
 }
 
-async fn open(State(sessions): State<Sessions>, mut request: Request) -> Result<Response, ApiError> {
+async fn open(State((sessions, upgraded)): State<Shared>, mut request: Request) -> Result<Response, ApiError> {
     let bad = |message: String| ApiError::new(SidecarRefusal::BadRequest, message);
     let version = request.headers().get(VERSION_HEADER).and_then(|version| version.to_str().ok());
     if version != Some(&VERSION.to_string()) {
@@ -35,10 +39,9 @@ async fn open(State(sessions): State<Sessions>, mut request: Request) -> Result<
     {
         response.headers_mut().insert(EXTENSIONS_HEADER, granted);
     }
-    sessions.clone().spawn(async move {
-        match handshake.open(FSP_CUT_BYTES_MAX).await {
-            Ok(socket) => sessions.serve(seat, socket, extensions).await,
-            Err(error) => tracing::debug!(%error, "a client left before its session began"),
+    upgraded.spawn(|stop| async move {
+        if let Some(socket) = opened(&stop, handshake.open(FSP_CUT_BYTES_MAX)).await {
+            sessions.serve(seat, socket, extensions, &stop).await;
         }
     });
     Ok(response)

@@ -9,6 +9,7 @@ mod fsp;
 mod pty;
 mod serve;
 mod snapshot;
+mod sse;
 mod streams;
 mod tcp;
 mod upgraded;
@@ -53,7 +54,7 @@ pub fn router(served: Served, token: Token) -> Router {
     let of_snapshots = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
     let guarded = Router::new()
         .merge(exec::routes())
-        .merge(fsp::routes(sessions))
+        .merge(fsp::routes(sessions, streams.upgraded.clone()))
         .merge(of_files.with_state(files))
         .merge(of_snapshots)
         .merge(streams.routes())

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use nix::unistd::geteuid;
 use sandbox_protocol::fsp::{Ended, Execute, Extra, Language, Limits, Status};
 use sandbox_sidecar::events::Events;
-use sandbox_sidecar::exec::{Engine, Event, Hold, Keep, Mode, Told};
+use sandbox_sidecar::exec::{Engine, Event, Keep, Mode, Told};
 use tempfile::TempDir;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -68,7 +68,7 @@ async fn ended(groups: &HandedOver, language: Language, code: &str, memory_mb: u
     };
     let order = engine.order(execute).unwrap();
     let execution = engine.begin("one", order, Mode::Start, Keep::Yes).unwrap().execution;
-    let mut reader = execution.reader(0, Hold::Yes);
+    let mut reader = execution.reader(0);
     let mut last = Status::Running;
     loop {
         match reader.next().await.unwrap() {

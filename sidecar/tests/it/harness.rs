@@ -101,7 +101,7 @@ impl Sidecar {
             identity,
             stop: stop.clone(),
         });
-        let sessions = Sessions::new(engine.clone(), stop.clone());
+        let sessions = Sessions::new(engine.clone());
         let served =
             Served { engine: engine.clone(), sessions, files: files.clone(), snapshots, streams: streams.clone() };
         let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());

@@ -37,20 +37,20 @@ fn read(reader: &mut Reader) -> (Vec<u64>, Vec<u8>) {
 fn what_nobody_has_read_grows_together_and_what_was_read_stays_as_it_was() {
     let feed = feed(Keep::Yes);
     assert!(writes(&feed, b"a") && writes(&feed, b"b"));
-    let mut early = feed.reader(0, Hold::Yes);
+    let mut early = feed.reader(0);
     assert_eq!(read(&mut early), (vec![1], b"ab".to_vec()));
     assert!(writes(&feed, b"c"));
     feed.tell(result());
     assert_eq!(read(&mut early), (vec![2, 3], b"c".to_vec()));
-    assert_eq!(read(&mut feed.reader(0, Hold::No)), (vec![1, 2, 3], b"abc".to_vec()));
-    assert_eq!(read(&mut feed.reader(2, Hold::No)).0, [3]);
+    assert_eq!(read(&mut feed.reader(0)), (vec![1, 2, 3], b"abc".to_vec()));
+    assert_eq!(read(&mut feed.reader(2)).0, [3]);
     assert!(early.next().now_or_never().unwrap().is_none());
 }
 
 #[test]
 fn a_holding_reader_holds_the_writer_back_and_a_leaving_one_lets_it_go() {
     let feed = feed(Keep::Yes);
-    let reader = feed.reader(0, Hold::Yes);
+    let reader = feed.reader(0);
     let chunk = vec![0; FSP_CHUNK_BYTES_MAX];
     let mut written = 0;
     while writes(&feed, &chunk) {
@@ -70,17 +70,17 @@ fn a_gap_is_announced_with_its_numbers_and_where_it_ends() {
     for _ in 0..many {
         assert!(writes(&feed, &chunk));
     }
-    let Some(Some(Told::Gap { from_seq, to_seq, bytes })) = feed.reader(3, Hold::Yes).next().now_or_never() else {
+    let Some(Some(Told::Gap { from_seq, to_seq, bytes })) = feed.reader(3).next().now_or_never() else {
         panic!("no gap")
     };
     assert_eq!((from_seq, bytes), (4, to_seq * chunk.len() as u64));
-    assert_eq!(read(&mut feed.reader(to_seq, Hold::No)).0, (to_seq + 1..=many as u64).collect::<Vec<_>>());
+    assert_eq!(read(&mut feed.reader(to_seq)).0, (to_seq + 1..=many as u64).collect::<Vec<_>>());
 }
 
 #[test]
 fn nothing_stays_of_a_feed_that_is_not_kept() {
     let feed = feed(Keep::No);
-    let mut reader = feed.reader(0, Hold::Yes);
+    let mut reader = feed.reader(0);
     assert!(writes(&feed, b"taken"));
     assert_eq!(read(&mut reader).1, b"taken");
     assert_eq!(feed.weight(), 0);
@@ -117,7 +117,7 @@ proptest! {
     #[test]
     fn a_reader_gets_each_byte_once_or_is_told_of_the_gap(acts in prop::collection::vec(act(), 1..120)) {
         let feed = feed(Keep::Yes);
-        let mut reader = feed.reader(0, Hold::Yes);
+        let mut reader = feed.reader(0);
         let (mut written, mut expected_seq) = (0_u64, 1);
         let mut next_byte = 0_u64;
         for act in acts {
@@ -148,7 +148,7 @@ proptest! {
                 Act::Reattach => {
                     let after = reader.after();
                     drop(reader);
-                    reader = feed.reader(after, Hold::Yes);
+                    reader = feed.reader(after);
                 }
             }
         }

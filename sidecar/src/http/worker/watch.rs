@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Sse;
-use axum::response::sse::{Event, KeepAlive};
+use axum::response::sse::Event;
 use sandbox_protocol::files::{WATCH_CHANGE, WATCH_OVERFLOW, WATCH_READY, WatchQuery, WatchReady};
 use serde::Serialize;
 use tokio::io::unix::AsyncFd;
@@ -19,9 +19,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{Shared, on_roots, parsed};
 use crate::files::{FilesError, Told, Watch};
 use crate::http::error::ApiError;
-use crate::limits::{FILES_CHANGES_MAX, FILES_HEARTBEAT};
-
-const LAST_EVENT_ID: &str = "last-event-id";
+use crate::http::sse::{LAST_EVENT_ID, heartbeat, with_data};
+use crate::limits::FILES_CHANGES_MAX;
 
 pub(super) async fn watch(
     State(shared): State<Shared>,
@@ -51,7 +50,7 @@ pub(super) async fn watch(
             () = gone.closed() => {}
         }
     });
-    Ok(Sse::new(ReceiverStream::new(events).map(Ok)).keep_alive(KeepAlive::new().interval(FILES_HEARTBEAT)))
+    Ok(Sse::new(ReceiverStream::new(events).map(Ok)).keep_alive(heartbeat()))
 }
 
 /// A watch that is waited for.
@@ -87,10 +86,7 @@ impl Teller {
 
     async fn tell(&mut self, name: &str, data: &impl Serialize) {
         self.id += 1;
-        let event = Event::default().event(name).id(self.id.to_string());
         // Where nobody listens any more, the task is about to end.
-        if let Ok(event) = event.json_data(data) {
-            self.send.send(event).await.ok();
-        }
+        self.send.send(with_data(name, data).id(self.id.to_string())).await.ok();
     }
 }
