@@ -94,6 +94,8 @@ pub const S3_RETRIES_MAX: usize = 4;
 pub const S3_RETRY_MAX: Duration = Duration::from_secs(240);
 /// Time in which a download goes on where it broke off: for as long as the longest lasts.
 pub const S3_DOWNLOAD_RETRY_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Time that parts on their way have to arrive before their upload is given up.
+pub const S3_SETTLE_MAX: Duration = Duration::from_secs(10);
 /// Time for giving up an upload whose end cannot be waited for.
 pub const S3_ABORT_MAX: Duration = Duration::from_secs(30);
 

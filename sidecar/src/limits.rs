@@ -187,6 +187,8 @@ pub const FILES_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Time that the worker has to answer a request that it has in full, and to go on with an answer: one that takes more is
 /// ended.
 pub const FILES_ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Workers a request is handed to before it is refused: whoever ends them faster gets no answer.
+pub const FILES_WORKERS_TRIED_MAX: usize = 3;
 /// Time that the worker has to end by itself.
 pub const FILES_END_MAX: Duration = Duration::from_secs(5);
 

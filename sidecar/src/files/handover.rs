@@ -3,7 +3,7 @@
 //! No name, no path, no listener: a process that is not the worker cannot take its place, and one that is not the
 //! sidecar cannot ask.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -13,12 +13,12 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixStream;
 use tokio_util::net::Listener;
 use tokio_util::sync::CancellationToken;
 
-/// What goes along with a descriptor, since something must.
+/// What goes along with a descriptor, since something must; and the first that comes back on it.
 const MARK: &[u8] = b".";
 
 /// Gives the other side one end of a new connection, and hands back the other.
@@ -36,6 +36,16 @@ pub(super) fn hand_over(channel: &UnixStream) -> io::Result<UnixStream> {
     }
     sendmsg(channel, &[IoSlice::new(MARK)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     UnixStream::from_std(own)
+}
+
+/// Waits until the other side has taken `stream`: what is written to it then was not lost with a process that had
+/// ended before.
+///
+/// # Errors
+/// The other side is gone.
+pub(super) async fn taken(mut stream: UnixStream) -> io::Result<UnixStream> {
+    stream.read_exact(&mut [0; MARK.len()]).await?;
+    Ok(stream)
 }
 
 /// Where the worker takes its connections from.
@@ -71,8 +81,10 @@ impl Handed {
             _ => None,
         });
         if let Some(descriptor) = handed {
-            let stream = StdUnixStream::from(descriptor);
+            let mut stream = StdUnixStream::from(descriptor);
             stream.set_nonblocking(true)?;
+            // Nothing was written to it before, so there is room; a side that is gone is found when it is read.
+            stream.write_all(MARK).ok();
             return UnixStream::from_std(stream).map(Some);
         }
         if received.bytes == 0 { Ok(None) } else { Err(io::ErrorKind::InvalidData.into()) }

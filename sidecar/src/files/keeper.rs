@@ -4,6 +4,7 @@
 //! that the agent may not have. Whoever ends it, an agent's process or the kernel, ends the requests that it has in
 //! hand; the next one starts another.
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
@@ -20,9 +21,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::handover::hand_over;
+use super::handover::{hand_over, taken};
 use crate::exec::{self, ExecError, Identity};
-use crate::limits::{FILES_END_MAX, TOLD_BYTES_MAX};
+use crate::limits::{FILES_END_MAX, FILES_WORKERS_TRIED_MAX, TOLD_BYTES_MAX};
 
 /// What the worker serves.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
@@ -157,16 +158,31 @@ impl Files {
             return Err(KeeperError::Ending);
         }
         let permit = Arc::clone(&shared.places).try_acquire_owned().map_err(|_| KeeperError::Full)?;
-        let mut worker = shared.worker.lock().await;
+        for _ in 0..FILES_WORKERS_TRIED_MAX {
+            let (stream, gone) = self.handed().await?;
+            match timeout(shared.settings.answer_max, taken(stream)).await {
+                Ok(Ok(stream)) => {
+                    return Ok(Connection { stream, place: Held { shared: Arc::clone(shared), gone, _permit: permit } });
+                }
+                // It was killed so lately that nobody was told.
+                Ok(Err(_)) => gone.cancel(),
+                Err(late) => {
+                    gone.cancel();
+                    return Err(KeeperError::Lost(late.into()));
+                }
+            }
+        }
+        Err(KeeperError::Lost(ErrorKind::ConnectionReset.into()))
+    }
+
+    /// A connection that the worker was given, and may have taken.
+    async fn handed(&self) -> Result<(UnixStream, CancellationToken), KeeperError> {
+        let mut worker = self.shared.worker.lock().await;
         let handed = worker.as_ref().filter(|worker| !worker.gone.is_cancelled()).map(Worker::connect);
-        let (stream, gone) = match handed {
-            Some(Ok(connected)) => connected,
-            // It may have been killed so lately that nobody was told.
-            Some(Err(_)) | None => worker.insert(self.start().await?).connect().map_err(KeeperError::Lost)?,
-        };
-        drop(worker);
-        let place = Held { shared: Arc::clone(shared), gone, _permit: permit };
-        Ok(Connection { stream, place })
+        match handed {
+            Some(Ok(connected)) => Ok(connected),
+            Some(Err(_)) | None => worker.insert(self.start().await?).connect().map_err(KeeperError::Lost),
+        }
     }
 
     /// Returns when, after the signal to stop, no worker is left.

@@ -11,85 +11,86 @@ use object_store::{MultipartId, ObjectStoreExt};
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
 use super::of_s3;
 use super::plan::part_mib;
 use crate::blobs::error::{BlobError, Store};
 use crate::blobs::intake::{Flowed, Intake};
-use crate::limits::{S3_ABORT_MAX, S3_MEMORY_MIB_MAX};
+use crate::limits::{S3_ABORT_MAX, S3_MEMORY_MIB_MAX, S3_SETTLE_MAX};
 
 const TOO_LARGE: BlobError = BlobError::TooLarge { store: Store::S3 };
+
+/// Parts that are on their way.
+type UnderWay = JoinSet<Result<(usize, PartId), BlobError>>;
 
 /// Sends all of `intake` to `path`.
 pub(super) async fn upload<R>(client: &Arc<AmazonS3>, path: &Path, intake: &mut Intake<R>) -> Result<Flowed, BlobError>
 where
     R: AsyncRead + Send + Unpin,
 {
-    let mut parts = Parts::new();
-    let mut first = parts.room(0, part_mib(0, intake.announced_bytes()).ok_or(TOO_LARGE)?).await?;
+    let memory_mib = Arc::new(Semaphore::new(S3_MEMORY_MIB_MAX as usize));
+    let first_mib = part_mib(0, intake.announced_bytes()).ok_or(TOO_LARGE)?;
+    let room = Arc::clone(&memory_mib).acquire_many_owned(first_mib).await.map_err(|_| TOO_LARGE)?;
+    let mut first = Part::new(0, first_mib, room);
     intake.fill(&mut first.buffer, first.full_bytes).await?;
     if intake.has_ended() {
         client.put(path, first.buffer.freeze().into()).await.map_err(of_s3)?;
         return Ok(intake.flowed());
     }
-    let mut multipart = Multipart::begin(client, path).await?;
-    match parts.send(&multipart, first, intake).await {
+    let mut multipart = Multipart::begin(client, path, memory_mib).await?;
+    match multipart.send_all(first, intake).await {
         Ok(sent) => multipart.complete(sent).await.map(|()| intake.flowed()),
         Err(error) => {
-            drop(parts);
             multipart.abort().await;
             Err(error)
         }
     }
 }
 
-/// The parts that fill or are on their way, within the memory for them.
-struct Parts {
-    memory_mib: Arc<Semaphore>,
-    under_way: JoinSet<Result<(usize, PartId), BlobError>>,
-    sent: Vec<(usize, PartId)>,
-}
-
 /// A part before it is sent.
-struct Room {
+struct Part {
     index: usize,
     full_bytes: usize,
     buffer: BytesMut,
     memory: OwnedSemaphorePermit,
 }
 
-impl Parts {
-    fn new() -> Self {
-        Self {
-            memory_mib: Arc::new(Semaphore::new(S3_MEMORY_MIB_MAX as usize)),
-            under_way: JoinSet::new(),
-            sent: Vec::new(),
-        }
-    }
-
-    /// Waits until a part of `mib` has room; one that failed in the meantime ends the wait.
-    async fn room(&mut self, index: usize, mib: u32) -> Result<Room, BlobError> {
-        let acquiring = Arc::clone(&self.memory_mib).acquire_many_owned(mib);
-        let memory = self.meanwhile(acquiring).await?.map_err(|_| TOO_LARGE)?;
+impl Part {
+    fn new(index: usize, mib: u32, memory: OwnedSemaphorePermit) -> Self {
         let full_bytes = mib as usize * 1024 * 1024;
-        Ok(Room { index, full_bytes, buffer: BytesMut::with_capacity(full_bytes), memory })
+        Self { index, full_bytes, buffer: BytesMut::with_capacity(full_bytes), memory }
+    }
+}
+
+/// An upload in parts, which the service keeps until it is completed or given up. Parts fill and are on their way
+/// within the memory for them.
+struct Multipart {
+    client: Arc<AmazonS3>,
+    path: Path,
+    id: MultipartId,
+    open: bool,
+    memory_mib: Arc<Semaphore>,
+    under_way: UnderWay,
+    sent: Vec<(usize, PartId)>,
+}
+
+impl Multipart {
+    async fn begin(client: &Arc<AmazonS3>, path: &Path, memory_mib: Arc<Semaphore>) -> Result<Self, BlobError> {
+        let id = client.create_multipart(path).await.map_err(of_s3)?;
+        let (client, path, under_way) = (Arc::clone(client), path.clone(), JoinSet::new());
+        Ok(Self { client, path, id, open: true, memory_mib, under_way, sent: Vec::new() })
     }
 
     /// Sends `part` and all that follow it. The last may be empty if the one before was full to the byte.
-    async fn send<R>(
-        &mut self,
-        multipart: &Multipart,
-        mut part: Room,
-        intake: &mut Intake<R>,
-    ) -> Result<Vec<PartId>, BlobError>
+    async fn send_all<R>(&mut self, mut part: Part, intake: &mut Intake<R>) -> Result<Vec<PartId>, BlobError>
     where
         R: AsyncRead + Send + Unpin,
     {
         loop {
             let next = part.index + 1;
-            multipart.send(part, &mut self.under_way);
+            self.send(part);
             if intake.has_ended() {
                 break;
             }
@@ -98,7 +99,8 @@ impl Parts {
                 self.meanwhile(intake.chunk()).await??.map_or(Ok(()), |_| Err(TOO_LARGE))?;
                 break;
             };
-            part = self.room(next, mib).await?;
+            let room = Arc::clone(&self.memory_mib).acquire_many_owned(mib);
+            part = Part::new(next, mib, self.meanwhile(room).await?.map_err(|_| TOO_LARGE)?);
             let full_bytes = part.full_bytes;
             self.meanwhile(intake.fill(&mut part.buffer, full_bytes)).await??;
             if part.buffer.is_empty() {
@@ -110,6 +112,17 @@ impl Parts {
         }
         self.sent.sort_unstable_by_key(|(index, _)| *index);
         Ok(self.sent.drain(..).map(|(_, id)| id).collect())
+    }
+
+    fn send(&mut self, part: Part) {
+        let (client, path, id) = (Arc::clone(&self.client), self.path.clone(), self.id.clone());
+        let Part { index, buffer, memory, .. } = part;
+        self.under_way.spawn(async move {
+            let payload: Bytes = buffer.freeze();
+            let part = client.put_part(&path, &id, index, payload.into()).await.map_err(of_s3)?;
+            drop(memory);
+            Ok((index, part))
+        });
     }
 
     /// Awaits `what`, collecting the parts that arrive; the first that fails ends it.
@@ -124,38 +137,9 @@ impl Parts {
         }
     }
 
-    fn arrived(
-        &mut self,
-        ended: Result<Result<(usize, PartId), BlobError>, tokio::task::JoinError>,
-    ) -> Result<(), BlobError> {
+    fn arrived(&mut self, ended: Result<Result<(usize, PartId), BlobError>, JoinError>) -> Result<(), BlobError> {
         self.sent.push(ended.map_err(|error| BlobError::Broken { store: Store::S3, source: error.into() })??);
         Ok(())
-    }
-}
-
-/// An upload in parts that the service keeps until it is completed or given up.
-struct Multipart {
-    client: Arc<AmazonS3>,
-    path: Path,
-    id: MultipartId,
-    open: bool,
-}
-
-impl Multipart {
-    async fn begin(client: &Arc<AmazonS3>, path: &Path) -> Result<Self, BlobError> {
-        let id = client.create_multipart(path).await.map_err(of_s3)?;
-        Ok(Self { client: Arc::clone(client), path: path.clone(), id, open: true })
-    }
-
-    fn send(&self, part: Room, under_way: &mut JoinSet<Result<(usize, PartId), BlobError>>) {
-        let (client, path, id) = (Arc::clone(&self.client), self.path.clone(), self.id.clone());
-        let Room { index, buffer, memory, .. } = part;
-        under_way.spawn(async move {
-            let payload: Bytes = buffer.freeze();
-            let part = client.put_part(&path, &id, index, payload.into()).await.map_err(of_s3)?;
-            drop(memory);
-            Ok((index, part))
-        });
     }
 
     async fn complete(&mut self, parts: Vec<PartId>) -> Result<(), BlobError> {
@@ -171,24 +155,36 @@ impl Multipart {
         }
     }
 
-    async fn abort(&mut self) {
-        self.open = false;
-        give_up(Arc::clone(&self.client), self.path.clone(), self.id.clone()).await;
+    /// Gives the upload up, if it is still open.
+    fn abort(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        let open = std::mem::take(&mut self.open);
+        let (client, path, id) = (Arc::clone(&self.client), self.path.clone(), self.id.clone());
+        let under_way = std::mem::take(&mut self.under_way);
+        async move {
+            if open {
+                give_up(&client, &path, &id, under_way).await;
+            }
+        }
     }
 }
 
 impl Drop for Multipart {
     fn drop(&mut self) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        if self.open {
-            runtime.spawn(give_up(Arc::clone(&self.client), self.path.clone(), self.id.clone()));
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.abort());
         }
     }
 }
 
 /// What cannot be given up now stays until the bucket's own rule for incomplete uploads finds it.
-async fn give_up(client: Arc<AmazonS3>, path: Path, id: MultipartId) {
-    let failure = match timeout(S3_ABORT_MAX, client.abort_multipart(&path, &id)).await {
+///
+/// A part that arrives while the upload is given up may outlive it, so those on their way come first.
+async fn give_up(client: &AmazonS3, path: &Path, id: &MultipartId, mut under_way: UnderWay) {
+    let settled = async { while under_way.join_next().await.is_some() {} };
+    if timeout(S3_SETTLE_MAX, settled).await.is_err() {
+        under_way.shutdown().await;
+    }
+    let failure = match timeout(S3_ABORT_MAX, client.abort_multipart(path, id)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer for {S3_ABORT_MAX:?}"),
