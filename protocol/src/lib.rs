@@ -8,6 +8,7 @@
 extern crate self as sandbox_protocol;
 
 pub mod abi;
+pub mod channel;
 pub mod egress;
 pub mod events;
 pub mod exec;
@@ -25,6 +26,7 @@ pub mod sealed;
 pub mod session;
 pub mod siwe;
 pub mod snapshot;
+pub mod ssh;
 pub mod ticket;
 pub mod tunnel;
 pub mod users;

@@ -110,6 +110,24 @@ pub const TUNNELS_MAX: usize = 256;
 /// Length of a client's message in a tunnel that is a WebSocket.
 pub const TUNNEL_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
+/// Length of a frame of a channel to a program.
+pub const CHANNEL_FRAME_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of stdin that are on their way to a program of a channel, or wait until it reads them.
+pub const CHANNEL_WINDOW_BYTES: usize = 1024 * 1024;
+/// Channels to programs of one sandbox at a time; the next is refused.
+pub const CHANNELS_MAX: usize = 512;
+/// Sockets of one sandbox at a time that its sidecar listens at for an operator; the next is refused.
+pub const LISTENERS_MAX: usize = 128;
+/// Seconds that a connection waits to be fetched.
+pub const CHANNEL_ARRIVAL_S: u64 = 10;
+/// Connections to one of these sockets that wait to be fetched; the next is closed.
+pub const CHANNEL_ARRIVALS_MAX: usize = 64;
+
+/// A line that names an SSH key.
+pub const SSH_KEY_LINE_BYTES_MAX: usize = 1024;
+/// SSH keys that open one sandbox; the next is refused.
+pub const SSH_KEYS_MAX: usize = 64;
+
 /// Events that a sidecar keeps for readers that come back.
 pub const EVENTS_KEPT_MAX: usize = 1_000;
 /// Readers of a sidecar's events at a time; the next is refused.

@@ -34,7 +34,7 @@ const LIBRARIES: [(&str, &[&str]); 6] = [
     ("bollard", &["operator/src/docker"]),
     ("sled", &["operator/src/records"]),
     ("axum", &["operator/src/admin", "operator/src/api", "sidecar/src/http"]),
-    ("russh", &["operator/src/ssh"]),
+    ("russh", &["gateway"]),
     (
         "blueprint_sdk",
         // The last two measure it, and are not shipped.
