@@ -4,4 +4,21 @@
 //! by the sandbox's sidecar ([`sandbox_protocol::channel`]); nothing of a customer runs here. When access is withdrawn, or
 //! the sandbox is no more, the connection ends.
 
+mod algorithms;
+mod backlog;
+mod client;
+mod guest;
+mod hostkeys;
+pub mod limits;
+mod listening;
+mod outlet;
 pub mod ports;
+mod program;
+mod server;
+mod sidecar;
+mod strangers;
+mod transport;
+mod tunnel;
+
+pub use hostkeys::HostKeys;
+pub use server::{Bounds, Gateway};

@@ -4,7 +4,7 @@
 
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -67,9 +67,24 @@ pub enum UpgradeError {
 /// [`UpgradeError`].
 pub async fn upgrade<B>(
     sender: &mut SendRequest<B>,
-    mut request: Request<B>,
+    request: Request<B>,
     protocol: &'static str,
 ) -> Result<Stream, UpgradeError>
+where
+    B: Body + Send + 'static,
+{
+    upgrade_with_headers(sender, request, protocol).await.map(|(stream, _)| stream)
+}
+
+/// As [`upgrade`], with the headers of the answer.
+///
+/// # Errors
+/// [`UpgradeError`].
+pub async fn upgrade_with_headers<B>(
+    sender: &mut SendRequest<B>,
+    mut request: Request<B>,
+    protocol: &'static str,
+) -> Result<(Stream, HeaderMap), UpgradeError>
 where
     B: Body + Send + 'static,
 {
@@ -80,7 +95,8 @@ where
     if response.status() != StatusCode::SWITCHING_PROTOCOLS || !names(response.headers(), &UPGRADE, protocol) {
         return Err(UpgradeError::Refused(Box::new(response)));
     }
-    Ok(TokioIo::new(hyper::upgrade::on(&mut response).await?))
+    let stream = TokioIo::new(hyper::upgrade::on(&mut response).await?);
+    Ok((stream, std::mem::take(response.headers_mut())))
 }
 
 #[cfg(test)]

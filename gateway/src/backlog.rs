@@ -1,0 +1,287 @@
+//! What clients have sent and sandboxes have not taken yet.
+//!
+//! russh widens a channel's window by itself when half of it has come, whether or not the bytes were passed on, and a
+//! handler that waits holds up the whole connection in both directions. So nothing waits here: bytes are queued per
+//! channel, and a channel whose queue is long is widened by two bytes at a time, which is as good as nothing. Only
+//! where even that is not enough is nothing more read of the connection.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use crate::limits::{
+    BACKLOG_BYTES_MAX, STALLED_BYTES, WINDOW_BESIDE_STALLED_BYTES, WINDOW_BYTES_MAX, WINDOW_START_BYTES,
+};
+
+/// The window of a channel that is not to be widened: russh widens below half of it, so when it is used up.
+const NO_WINDOW: u32 = 2;
+
+/// All that waits in one connection. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Backlog {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    bytes: AtomicUsize,
+    stalled: AtomicUsize,
+    less: Notify,
+}
+
+impl Backlog {
+    /// Whether any channel is stalled.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.shared.stalled.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether nothing more may be read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared.bytes.load(Ordering::Relaxed) >= BACKLOG_BYTES_MAX
+    }
+
+    /// Returns when more may be read.
+    pub(crate) async fn room(&self) {
+        loop {
+            let mut less = std::pin::pin!(self.shared.less.notified());
+            less.as_mut().enable();
+            if !self.is_full() {
+                return;
+            }
+            less.await;
+        }
+    }
+
+    fn add(&self, bytes: usize) {
+        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: usize) {
+        if self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed) >= BACKLOG_BYTES_MAX {
+            self.shared.less.notify_waiters();
+        }
+    }
+}
+
+/// A client that sent more than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{sent} bytes on a channel that takes {window}")]
+pub(crate) struct Overrun {
+    sent: usize,
+    window: usize,
+}
+
+/// What came on one channel, in order, for whoever [takes](Self::next) it. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Intake {
+    queue: Arc<Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    news: Notify,
+    backlog: Backlog,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: BytesMut,
+    /// Taken, but not passed on.
+    in_hand: usize,
+    ended: bool,
+    /// Nobody takes what comes.
+    closed: bool,
+    stalled: bool,
+    came: u64,
+    /// What the client may send still.
+    window: usize,
+    /// What it may send after the packet that is being looked at, where russh has said so.
+    widened: Option<usize>,
+}
+
+impl Intake {
+    pub(crate) fn new(backlog: &Backlog) -> Self {
+        let waiting = Waiting {
+            bytes: BytesMut::new(),
+            in_hand: 0,
+            ended: false,
+            closed: false,
+            stalled: false,
+            came: 0,
+            window: WINDOW_START_BYTES as usize,
+            widened: None,
+        };
+        Self { queue: Arc::new(Queue { waiting: Mutex::new(waiting), news: Notify::new(), backlog: backlog.clone() }) }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues what came.
+    ///
+    /// # Errors
+    /// It is more than the client may send.
+    pub(crate) fn came(&self, bytes: &[u8]) -> Result<(), Overrun> {
+        let mut waiting = self.waiting();
+        if bytes.len() > waiting.window {
+            return Err(Overrun { sent: bytes.len(), window: waiting.window });
+        }
+        waiting.window = waiting.widened.take().unwrap_or(waiting.window - bytes.len());
+        waiting.came += bytes.len() as u64;
+        if waiting.closed {
+            return Ok(());
+        }
+        waiting.bytes.extend_from_slice(bytes);
+        self.queue.backlog.add(bytes.len());
+        self.weigh(&mut waiting);
+        drop(waiting);
+        self.queue.news.notify_one();
+        Ok(())
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&self) {
+        self.waiting().ended = true;
+        self.queue.news.notify_one();
+    }
+
+    /// Nobody takes what comes from now on.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting();
+        waiting.closed = true;
+        let dropped = waiting.bytes.len() + waiting.in_hand;
+        waiting.bytes = BytesMut::new();
+        waiting.in_hand = 0;
+        self.queue.backlog.remove(dropped);
+        self.weigh(&mut waiting);
+    }
+
+    /// What came next, at most so much; `None` at the end. What was taken the time before has been passed on.
+    pub(crate) async fn next(&self, bytes_max: usize) -> Option<Bytes> {
+        loop {
+            {
+                let mut waiting = self.waiting();
+                let passed = std::mem::take(&mut waiting.in_hand);
+                if passed > 0 {
+                    self.queue.backlog.remove(passed);
+                    self.weigh(&mut waiting);
+                }
+                if !waiting.bytes.is_empty() {
+                    let count = waiting.bytes.len().min(bytes_max);
+                    let bytes = waiting.bytes.split_to(count).freeze();
+                    if waiting.bytes.is_empty() {
+                        // So that nothing is held while nothing comes.
+                        waiting.bytes = BytesMut::new();
+                    }
+                    waiting.in_hand = count;
+                    return Some(bytes);
+                }
+                if waiting.ended || waiting.closed {
+                    return None;
+                }
+            }
+            self.queue.news.notified().await;
+        }
+    }
+
+    /// Bytes that came in all.
+    pub(crate) fn total(&self) -> u64 {
+        self.waiting().came
+    }
+
+    /// The window that russh is to use from now on, after it has widened this channel's to `granted`.
+    pub(crate) fn widened(&self, granted: u32) -> u32 {
+        let mut waiting = self.waiting();
+        waiting.widened = Some(granted as usize);
+        match (waiting.stalled, self.queue.backlog.is_stalled()) {
+            (true, _) => NO_WINDOW,
+            // A window is one for all channels: this one's next packet gets it a small one, the one after that none.
+            (false, true) if granted == NO_WINDOW => WINDOW_BESIDE_STALLED_BYTES,
+            (false, true) => NO_WINDOW,
+            (false, false) => granted.max(WINDOW_START_BYTES / 2).saturating_mul(2).min(WINDOW_BYTES_MAX),
+        }
+    }
+
+    fn weigh(&self, waiting: &mut Waiting) {
+        let stalled = waiting.bytes.len() + waiting.in_hand > STALLED_BYTES;
+        if stalled != waiting.stalled {
+            waiting.stalled = stalled;
+            let count = &self.queue.backlog.shared.stalled;
+            if stalled { count.fetch_add(1, Ordering::Relaxed) } else { count.fetch_sub(1, Ordering::Relaxed) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    #[tokio::test]
+    async fn what_came_is_taken_in_order_up_to_the_end() {
+        let backlog = Backlog::default();
+        let intake = Intake::new(&backlog);
+        intake.came(b"abc").unwrap();
+        intake.came(b"def").unwrap();
+        intake.end();
+        assert_eq!(intake.next(4).await.as_deref(), Some(&b"abcd"[..]));
+        assert_eq!(intake.next(4).await.as_deref(), Some(&b"ef"[..]));
+        assert_eq!(intake.next(4).await, None);
+        assert_eq!(intake.total(), 6);
+    }
+
+    #[test]
+    fn a_client_may_use_its_window_up_and_not_more() {
+        let intake = Intake::new(&Backlog::default());
+        let window = WINDOW_START_BYTES as usize;
+        intake.came(&vec![0; window - 1]).unwrap();
+        intake.came(&[0]).unwrap();
+        assert_eq!(intake.came(&[0]), Err(Overrun { sent: 1, window: 0 }));
+        let intake = Intake::new(&Backlog::default());
+        assert!(intake.came(&vec![0; window + 1]).is_err());
+    }
+
+    #[test]
+    fn a_channel_that_keeps_up_is_widened_and_one_that_does_not_is_not() {
+        let intake = Intake::new(&Backlog::default());
+        assert_eq!(intake.widened(WINDOW_START_BYTES), 2 * WINDOW_START_BYTES);
+        assert_eq!(intake.widened(WINDOW_BYTES_MAX), WINDOW_BYTES_MAX);
+        intake.came(&vec![0; STALLED_BYTES]).unwrap();
+        assert_eq!(intake.widened(WINDOW_BYTES_MAX), WINDOW_BYTES_MAX);
+        intake.came(&[0]).unwrap();
+        assert_eq!(intake.widened(WINDOW_BYTES_MAX), NO_WINDOW);
+        intake.close();
+        assert_eq!(intake.widened(NO_WINDOW), WINDOW_START_BYTES);
+    }
+
+    #[test]
+    fn beside_a_stalled_channel_another_is_widened_a_little() {
+        let backlog = Backlog::default();
+        let (stalled, other) = (Intake::new(&backlog), Intake::new(&backlog));
+        stalled.came(&vec![0; STALLED_BYTES + 1]).unwrap();
+        assert_eq!(other.widened(WINDOW_BYTES_MAX), NO_WINDOW);
+        assert_eq!(other.widened(NO_WINDOW), WINDOW_BESIDE_STALLED_BYTES);
+        assert_eq!(other.widened(WINDOW_BESIDE_STALLED_BYTES), NO_WINDOW);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_full_until_something_is_passed_on() {
+        let backlog = Backlog::default();
+        let intake = Intake::new(&backlog);
+        let piece = vec![0; 64 * KIB];
+        while !backlog.is_full() {
+            intake.widened(WINDOW_BYTES_MAX);
+            intake.came(&piece).unwrap();
+        }
+        let taken = intake.next(64 * KIB).await.unwrap();
+        assert!(backlog.is_full(), "what is in hand waits still");
+        drop(taken);
+        let (next, ()) = tokio::join!(intake.next(1), backlog.room());
+        assert!(next.is_some() && !backlog.is_full());
+    }
+}

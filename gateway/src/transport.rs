@@ -1,0 +1,144 @@
+//! A client's socket as russh is given it: acknowledged at once, read no faster than what came is passed on, and cut
+//! when it is to end.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, BytesMut};
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::backlog::Backlog;
+use crate::limits::{READ_BYTES, STALLED_PAUSE};
+
+pub(crate) struct Transport {
+    socket: TcpStream,
+    /// Read, and not wanted yet. Nothing is held while nothing comes.
+    ahead: BytesMut,
+    backlog: Backlog,
+    wait: Option<Wait>,
+    /// Reading and writing are polled by one task each at a time, so each has its own.
+    cut: [Pin<Box<WaitForCancellationFutureOwned>>; 2],
+    paused: bool,
+}
+
+enum Wait {
+    Pause(Pin<Box<Sleep>>),
+    Room(BoxFuture<'static, ()>),
+}
+
+impl Transport {
+    /// Speaks over `socket` until `cut`.
+    pub(crate) fn new(socket: TcpStream, backlog: Backlog, cut: &CancellationToken) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        let waiting = || Box::pin(cut.clone().cancelled_owned());
+        Ok(Self { socket, ahead: BytesMut::new(), backlog, wait: None, cut: [waiting(), waiting()], paused: false })
+    }
+
+    fn poll_cut(&mut self, which: usize, context: &mut Context<'_>) -> io::Result<()> {
+        match self.cut[which].as_mut().poll(context) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Waits as long as nothing may be read.
+    fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match &mut self.wait {
+                Some(Wait::Pause(pause)) => ready!(pause.as_mut().poll(context)),
+                Some(Wait::Room(room)) => ready!(room.as_mut().poll(context)),
+                None if self.backlog.is_full() => {
+                    let backlog = self.backlog.clone();
+                    self.wait = Some(Wait::Room(Box::pin(async move { backlog.room().await })));
+                    continue;
+                }
+                None if self.backlog.is_stalled() && !self.paused => {
+                    self.paused = true;
+                    self.wait = Some(Wait::Pause(Box::pin(sleep(STALLED_PAUSE))));
+                    continue;
+                }
+                None => return Poll::Ready(()),
+            }
+            self.wait = None;
+        }
+    }
+
+    fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.socket.poll_read_ready(context))?;
+            let direct = buffer.remaining() >= READ_BYTES / 4;
+            let read = if direct {
+                self.socket.try_read(buffer.initialize_unfilled())
+            } else {
+                self.ahead.resize(READ_BYTES, 0);
+                let read = self.socket.try_read(&mut self.ahead);
+                self.ahead.truncate(*read.as_ref().unwrap_or(&0));
+                read
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ahead = BytesMut::new(),
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(count) => {
+                    if direct {
+                        buffer.advance(count);
+                    }
+                    self.acknowledge();
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+
+    /// Has the kernel acknowledge at once: a client that gathers small writes waits for it, and the kernel for a reply to
+    /// send it with. The option does not last.
+    fn acknowledge(&self) {
+        #[cfg(target_os = "linux")]
+        if let Err(error) = self.socket.set_quickack(true) {
+            tracing::trace!(%error, "acknowledgements are late");
+        }
+    }
+
+    fn give(&mut self, buffer: &mut ReadBuf<'_>) {
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead[..count]);
+        self.ahead.advance(count);
+        if self.ahead.is_empty() {
+            self.ahead = BytesMut::new();
+        }
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.poll_cut(0, context)?;
+        if this.ahead.is_empty() {
+            ready!(this.poll_wait(context));
+            ready!(this.poll_fill(context, buffer))?;
+            this.paused = false;
+        }
+        this.give(buffer);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.poll_cut(1, context)?;
+        Pin::new(&mut this.socket).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+}
