@@ -8,7 +8,7 @@ mod algorithms;
 mod backlog;
 mod client;
 mod guest;
-mod hostkeys;
+pub mod hostkeys;
 pub mod limits;
 mod listening;
 mod outlet;
@@ -20,5 +20,4 @@ mod strangers;
 mod transport;
 mod tunnel;
 
-pub use hostkeys::HostKeys;
 pub use server::{Bounds, Gateway};

@@ -1,9 +1,10 @@
 //! The door: takes connections, bounds those of strangers, and ends those whose time is over.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use russh::server::{Config, RunningSession, run_stream};
 use russh::{Disconnect, MethodKind, MethodSet, SshId};
@@ -17,7 +18,7 @@ use crate::algorithms::PREFERRED;
 use crate::backlog::Backlog;
 use crate::client::{Arriving, Client};
 use crate::guest::Guest;
-use crate::hostkeys::HostKeys;
+use crate::hostkeys::{HostKeyError, HostKeys};
 use crate::limits::{
     FAREWELL_MAX, GUESTS_MAX, KEEP_ALIVE, KEEP_ALIVES_MAX, LOGIN_MAX, LOGIN_TRIES_MAX, MESSAGES_MAX, PACKET_BYTES_MAX,
     STRANGERS_MAX, WINDOW_START_BYTES,
@@ -103,15 +104,15 @@ impl Gateway {
 }
 
 impl Shared {
-    fn config(&self) -> Arc<Config> {
+    fn config(&self) -> Result<Arc<Config>, HostKeyError> {
         let rekey = self.bounds.rekey_bytes;
-        Arc::new(Config {
+        Ok(Arc::new(Config {
             server_id: SshId::Standard("SSH-2.0-sandbox".into()),
             methods: MethodSet::from(&[MethodKind::PublicKey][..]),
             // Nothing is to be learnt from time: a stranger is looked up as everybody is.
             auth_rejection_time: Duration::ZERO,
             auth_rejection_time_initial: Some(Duration::ZERO),
-            keys: vec![self.keys.signing()],
+            keys: vec![self.keys.current(SystemTime::now())?],
             limits: russh::Limits::new(rekey, rekey, russh::Limits::default().rekey_time_limit),
             window_size: WINDOW_START_BYTES,
             maximum_packet_size: PACKET_BYTES_MAX,
@@ -123,7 +124,7 @@ impl Shared {
             keepalive_interval: Some(KEEP_ALIVE),
             keepalive_max: KEEP_ALIVES_MAX,
             ..Config::default()
-        })
+        }))
     }
 
     /// Meets a peer, from its first byte to its last.
@@ -179,7 +180,9 @@ impl Shared {
         let transport = Transport::new(socket, arriving.backlog.clone(), cut);
         let transport = transport.map_err(|error| tracing::debug!(%error, "a peer was gone at once")).ok()?;
         let client = Client::new(Arc::clone(&self.doors), Arc::clone(&self.guests), arriving);
-        let session = run_stream(self.config(), transport, client).await;
+        let config = self.config();
+        let config = config.map_err(|error| tracing::error!(error = &error as &dyn Error, "nobody can be let in")).ok()?;
+        let session = run_stream(config, transport, client).await;
         session.map_err(|error| tracing::debug!(%error, "a peer does not speak SSH")).ok()
     }
 }

@@ -1,0 +1,6 @@
+//! The gateway before a real sidecar, as real clients see it.
+
+mod admission;
+mod channels;
+mod harness;
+mod tunnels;
