@@ -211,7 +211,11 @@ impl Intake {
         if stalled != waiting.stalled {
             waiting.stalled = stalled;
             let count = &self.queue.backlog.shared.stalled;
-            if stalled { count.fetch_add(1, Ordering::Relaxed) } else { count.fetch_sub(1, Ordering::Relaxed) };
+            if stalled {
+                count.fetch_add(1, Ordering::Relaxed)
+            } else {
+                count.fetch_sub(1, Ordering::Relaxed)
+            };
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use russh::ChannelId;
 use russh::server::{Handle, Msg};
 use sandbox_protocol::SandboxId;
-use sandbox_protocol::fsp::Signal;
 use sandbox_protocol::channel::TerminalSize;
+use sandbox_protocol::fsp::Signal;
 use tokio::sync::{OnceCell, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -90,7 +90,13 @@ pub(crate) struct Served {
 }
 
 impl Guest {
-    pub(crate) fn new(name: Name, room: Box<dyn Room>, handle: Handle, backlog: Backlog, doors: Arc<dyn Doors>) -> Self {
+    pub(crate) fn new(
+        name: Name,
+        room: Box<dyn Room>,
+        handle: Handle,
+        backlog: Backlog,
+        doors: Arc<dyn Doors>,
+    ) -> Self {
         Self {
             name,
             room,

@@ -181,7 +181,8 @@ impl Shared {
         let transport = transport.map_err(|error| tracing::debug!(%error, "a peer was gone at once")).ok()?;
         let client = Client::new(Arc::clone(&self.doors), Arc::clone(&self.guests), arriving);
         let config = self.config();
-        let config = config.map_err(|error| tracing::error!(error = &error as &dyn Error, "nobody can be let in")).ok()?;
+        let config =
+            config.map_err(|error| tracing::error!(error = &error as &dyn Error, "nobody can be let in")).ok()?;
         let session = run_stream(config, transport, client).await;
         session.map_err(|error| tracing::debug!(%error, "a peer does not speak SSH")).ok()
     }

@@ -116,11 +116,7 @@ async fn bare(room: &dyn Room, target: &str) -> Result<Stream, SidecarError> {
     opened(room, target, tunnel::PROTOCOL).await.map(|(stream, _)| stream)
 }
 
-async fn opened(
-    room: &dyn Room,
-    target: &str,
-    protocol: &'static str,
-) -> Result<(Stream, HeaderMap), SidecarError> {
+async fn opened(room: &dyn Room, target: &str, protocol: &'static str) -> Result<(Stream, HeaderMap), SidecarError> {
     let opening = async {
         let request = Request::get(target)
             .header(HOST, "sidecar")
@@ -182,4 +178,3 @@ where
     let mut chained = bytes::Buf::chain(head, bytes);
     writer.write_all_buf(&mut chained).await
 }
-

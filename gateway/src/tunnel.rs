@@ -40,7 +40,11 @@ async fn down<R: AsyncRead + Unpin>(guest: &Guest, outlet: &Outlet, reader: &mut
             return outlet.end().await.map_err(gone);
         }
         // As much as came lately: little is held while little comes.
-        expected = if read == expected { (expected * 4).min(SENT_BYTES) } else { (read * 2).clamp(TUNNEL_READ_BYTES, SENT_BYTES) };
+        expected = if read == expected {
+            (expected * 4).min(SENT_BYTES)
+        } else {
+            (read * 2).clamp(TUNNEL_READ_BYTES, SENT_BYTES)
+        };
         guest.room.touch();
         outlet.send(Stream::Data, bytes.freeze()).await.map_err(gone)?;
     }

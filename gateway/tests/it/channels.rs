@@ -23,8 +23,13 @@ async fn a_command_has_its_streams_and_its_status() {
     assert!(matches!(&audit[0], AuditEvent::Entered { client } if client.starts_with("SSH-2.0-OpenSSH")), "{audit:?}");
     let channels: Vec<_> = audit[1..].iter().filter(|event| !matches!(event, AuditEvent::Left { .. })).collect();
     assert!(channels.len() == 2, "{audit:?}");
-    assert!(matches!((channels[0], &opened), (AuditEvent::Opened { detail: a, .. }, AuditEvent::Opened { detail: b, .. }) if a == b));
-    assert!(matches!((channels[1], &closed), (AuditEvent::Closed { bytes_in: a, bytes_out: b, .. }, AuditEvent::Closed { bytes_in: c, bytes_out: d, .. }) if (a, b) == (c, d)), "{audit:?}");
+    assert!(
+        matches!((channels[0], &opened), (AuditEvent::Opened { detail: a, .. }, AuditEvent::Opened { detail: b, .. }) if a == b)
+    );
+    assert!(
+        matches!((channels[1], &closed), (AuditEvent::Closed { bytes_in: a, bytes_out: b, .. }, AuditEvent::Closed { bytes_in: c, bytes_out: d, .. }) if (a, b) == (c, d)),
+        "{audit:?}"
+    );
     assert!(stage.house.touched() > 0);
 }
 
@@ -60,7 +65,8 @@ async fn a_program_that_reads_nothing_holds_up_no_other_channel() {
     let stage = Stage::start().await;
     let control = stage.outside().join("control");
     let control = control.to_str().unwrap();
-    let mut master = stage.ssh(&["-M", "-S", control], &["touch deaf; while [ ! -e heard ]; do sleep 0.1; done; cat | wc -c"]);
+    let mut master =
+        stage.ssh(&["-M", "-S", control], &["touch deaf; while [ ! -e heard ]; do sleep 0.1; done; cat | wc -c"]);
     let mut master = master.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = master.stdin.take().unwrap();
     let length = 64 << 20;
@@ -109,7 +115,8 @@ async fn what_a_command_leaves_running_goes_on_and_holds_nothing_up() {
 #[tokio::test]
 async fn a_terminal_has_the_clients_size_kind_and_modes() {
     let stage = Stage::start().await;
-    let mut command = stage.ssh(&["-tt"], &["stty size; echo $TERM; stty -a | grep -o -- '-echo '; read line; stty size"]);
+    let mut command =
+        stage.ssh(&["-tt"], &["stty size; echo $TERM; stty -a | grep -o -- '-echo '; read line; stty size"]);
     command.env("TERM", "vt220");
     let output = run(command, b"\n").await;
     let lines: Vec<String> = text(&output.stdout).lines().map(|line| line.trim().to_owned()).collect();

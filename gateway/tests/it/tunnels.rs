@@ -137,10 +137,8 @@ async fn unix_sockets_are_reached_both_ways() {
     tokio::spawn(answering(listener));
     tokio::spawn(answering(UnixListener::bind(&theirs).unwrap()));
     let remote = stage.workspace().join("remote");
-    let (l, r) = (
-        format!("{}:{}", here.display(), inside.display()),
-        format!("{}:{}", remote.display(), theirs.display()),
-    );
+    let (l, r) =
+        (format!("{}:{}", here.display(), inside.display()), format!("{}:{}", remote.display(), theirs.display()));
     let mut client = forwarding(&stage, &["-L", &l, "-R", &r]).await;
     for path in [&here, &remote] {
         until(|| path.exists()).await;
@@ -155,7 +153,8 @@ async fn twenty_programs_use_the_clients_agent_at_once() {
     let stage = Stage::start().await;
     let agent = stage.outside().join("agent");
     let mut agent_process = tokio::process::Command::new("ssh-agent");
-    let mut agent_process = agent_process.arg("-D").arg("-a").arg(&agent).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    let mut agent_process =
+        agent_process.arg("-D").arg("-a").arg(&agent).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
     until(|| agent.exists()).await;
     let mut add = tokio::process::Command::new("ssh-add");
     add.arg(&stage.key.file).env("SSH_AUTH_SOCK", &agent).stderr(Stdio::null());

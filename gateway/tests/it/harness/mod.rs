@@ -103,11 +103,11 @@ impl Stage {
         outside
     }
 
-
     /// Options of OpenSSH's programs, but the port's.
     pub(crate) fn options(&self, key: &Key) -> Vec<String> {
         let known = self.directory.path().join("known");
-        let mut options = vec!["-F".to_owned(), "/dev/null".to_owned(), "-i".to_owned(), key.file.display().to_string()];
+        let mut options =
+            vec!["-F".to_owned(), "/dev/null".to_owned(), "-i".to_owned(), key.file.display().to_string()];
         for option in [
             "StrictHostKeyChecking=accept-new",
             "IdentitiesOnly=yes",

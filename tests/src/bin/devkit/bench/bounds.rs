@@ -18,7 +18,7 @@ enum Bound {
 use Bound::{AtLeast, AtMost, TimesAtLeast, TimesAtMost};
 
 /// By bench and figure. The others are told for comparison.
-const BOUNDS: [(&str, &str, Bound); 18] = [
+const BOUNDS: [(&str, &str, Bound); 28] = [
     ("api", "p99_ms", AtMost(20.0)),
     ("create_cold", "median_ms", TimesAtMost(1.15)),
     ("create_warm", "median_ms", AtMost(40.0)),
@@ -35,8 +35,18 @@ const BOUNDS: [(&str, &str, Bound); 18] = [
     ("journal", "per_s_64", TimesAtLeast(5.0)),
     ("journal", "per_s_100", AtLeast(15_000.0)),
     ("route_overhead", "cpu_ms", AtMost(1.0)),
+    ("sftp", "get_files_per_s", TimesAtLeast(0.9)),
+    ("sftp", "get_mib_per_s", TimesAtLeast(0.9)),
+    ("sftp", "put_files_per_s", TimesAtLeast(0.9)),
+    ("sftp", "put_mib_per_s", TimesAtLeast(0.9)),
     ("snapshot", "mib_per_s", TimesAtLeast(0.8)),
     ("snapshot", "extra_rss_mib", AtMost(64.0)),
+    ("ssh_bulk", "down_aes_gcm_mib_per_s", TimesAtLeast(1.0)),
+    ("ssh_bulk", "down_chacha20_mib_per_s", TimesAtLeast(1.0)),
+    ("ssh_bulk", "up_aes_gcm_mib_per_s", TimesAtLeast(1.0)),
+    ("ssh_bulk", "up_chacha20_mib_per_s", TimesAtLeast(1.0)),
+    ("ssh_connect", "median_ms", TimesAtMost(0.5)),
+    ("ssh_sessions", "kib_per_session", AtMost(200.0)),
 ];
 
 /// What is asked of a figure, and whether it holds; `None` where nothing is asked.

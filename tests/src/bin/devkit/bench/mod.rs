@@ -13,6 +13,7 @@ mod fsp;
 mod inside;
 mod outage;
 mod snapshot;
+mod ssh;
 mod twin;
 
 use std::fs;
@@ -32,7 +33,7 @@ pub(crate) struct BenchArgs {
     names: Vec<String>,
 }
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 17] = [
     "api",
     "create_cold",
     "create_warm",
@@ -45,7 +46,11 @@ const NAMES: [&str; 13] = [
     "fsp_stream",
     "journal",
     "route_overhead",
+    "sftp",
     "snapshot",
+    "ssh_bulk",
+    "ssh_connect",
+    "ssh_sessions",
 ];
 /// Where samples are kept, and the figures of the last run.
 const RESULTS_DIR: &str = "bench-results";
@@ -100,7 +105,11 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
             "fsp_stream" => fsp::stream().await?,
             "journal" => inside::journal()?,
             "route_overhead" => inside::route_overhead()?,
-            _ => snapshot::run().await?,
+            "sftp" => ssh::sftp().await?,
+            "snapshot" => snapshot::run().await?,
+            "ssh_bulk" => ssh::bulk().await?,
+            "ssh_connect" => ssh::connect().await?,
+            _ => ssh::sessions().await?,
         }
     }
     let lines = fs::read_to_string(figures).context("no figures")?;
