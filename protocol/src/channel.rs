@@ -122,6 +122,14 @@ pub struct Refused {
     pub message: String,
 }
 
+/// Query of `GET /unix`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnixQuery {
+    /// Of the socket; relative ones start at the workspace.
+    pub path: String,
+}
+
 /// Query of `GET /listen`: exactly one of the three.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -113,6 +113,31 @@ pub const TUNNEL_BUFFER_BYTES: usize = 64 * 1024;
 /// Time between two pings through a tunnel that is a WebSocket.
 pub const TUNNEL_PING: Duration = Duration::from_secs(30);
 
+/// Time for the first frame of a channel.
+pub const CHANNEL_START_READ_MAX: Duration = Duration::from_secs(10);
+/// Bytes read from a program at once as long as it writes little.
+pub const CHANNEL_READ_BYTES_MIN: usize = 8 * 1024;
+/// Bytes that a pipe of a program's holds while much flows.
+pub const CHANNEL_PIPE_BYTES: usize = 1024 * 1024;
+/// Bytes that a pipe holds as the kernel makes it.
+pub const PIPE_BYTES: usize = 64 * 1024;
+/// Silence after which a channel lets go of the memory by which bytes flow.
+pub const CHANNEL_IDLE: Duration = Duration::from_millis(250);
+/// Frames of stdin that are shorter are put together while they wait.
+pub const CHANNEL_FRAME_BYTES_MIN: usize = 16 * 1024;
+/// Bytes read at once from a socket whose bytes are passed on.
+pub const SOCKET_READ_BYTES: usize = 64 * 1024;
+/// Length of a Unix socket's path: what the kernel takes, less the end mark.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Connections that wait to be accepted, before the kernel turns them away.
+pub const LISTEN_BACKLOG: i32 = 128;
+/// Free ports of one loopback address that are tried until one is free on the other as well.
+pub const LISTEN_PORTS_TRIED_MAX: usize = 16;
+/// Time for a Unix socket to be opened as the agent, and for its path to be removed.
+pub const OPEN_SOCKET_MAX: Duration = Duration::from_secs(5);
+/// Pause after a connection that could not be accepted, for want of descriptors say.
+pub const LISTEN_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_MAX: Duration = Duration::from_secs(SNAPSHOT_S_MAX);
 /// Time in which what an earlier restore left is cleared up.

@@ -1,5 +1,6 @@
 //! The sidecar's life: read what it is told, open the doors, serve, stop under a deadline.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use sandbox_protocol::egress::EGRESS_PORT;
 use sandbox_protocol::events::Happening;
 use sandbox_protocol::limits::PTY_KEEP_S;
 use sandbox_sidecar::archive::Job;
+use sandbox_sidecar::channel::{self, Channels, OpenSocket};
 use sandbox_sidecar::config::{Config, Doors};
 use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
@@ -51,6 +53,9 @@ enum Work {
     /// Serve the agent's files to the sidecar.
     #[command(hide = true)]
     ServeFiles(files::Served),
+    /// Open a Unix socket for the sidecar.
+    #[command(hide = true)]
+    OpenSocket(OpenSocket),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
         Some(Work::ServeFiles(served)) => {
             return worker::run(&served).map_or_else(|error| failed(&error.into()), |()| ExitCode::SUCCESS);
         }
+        Some(Work::OpenSocket(opening)) => return opening.run(),
         None => {}
     }
     logging::start(Format::Text, "info");
@@ -159,7 +165,7 @@ fn engine(config: &Config, identity: Option<Identity>, events: Events) -> Result
     }
 }
 
-/// Terminals, tunnels and events. Nobody is let in through a tunnel to where the sidecar itself listens.
+/// Terminals, tunnels, channels and events. Nobody is let in through a tunnel, or out of a channel, to where the sidecar itself listens.
 fn streams(config: &Config, identity: Option<Identity>, events: Events, stop: &CancellationToken) -> Streams {
     events.publish(Happening::SidecarStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
     let settings = pty::Settings {
@@ -168,9 +174,20 @@ fn streams(config: &Config, identity: Option<Identity>, events: Events, stop: &C
         environment: config.environment(),
         keep: Duration::from_secs(PTY_KEEP_S),
     };
+    let reserved: BTreeSet<u16> = [EGRESS_PORT].into_iter().chain(config.doors.port).collect();
+    let channels = channel::Settings {
+        program: snapshot::own_program(),
+        workspace: config.workspace.clone(),
+        identity,
+        environment: config.environment(),
+        shell: channel::login_shell(identity.map_or_else(geteuid, |identity| identity.uid)),
+        reserved: reserved.clone(),
+        bounds: channel::Bounds::default(),
+    };
     Streams {
         terminals: Terminals::new(settings, events.clone()),
-        tunnels: Tunnels::new([EGRESS_PORT].into_iter().chain(config.doors.port)),
+        tunnels: Tunnels::new(reserved.clone()),
+        channels: Channels::new(channels),
         events,
         upgraded: Upgraded::new(stop.clone()),
     }

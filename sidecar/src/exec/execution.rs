@@ -18,6 +18,21 @@ use super::output::Meter;
 use super::stdin::{Inlet, NotTaken, Pieces};
 use crate::limits::SUMMARY_CHARS_MAX;
 
+/// A signal as the kernel knows it.
+pub(crate) const fn of_the_kernel(signal: Signal) -> signal::Signal {
+    match signal {
+        Signal::Hup => signal::SIGHUP,
+        Signal::Int => signal::SIGINT,
+        Signal::Quit => signal::SIGQUIT,
+        Signal::Kill => signal::SIGKILL,
+        Signal::Usr1 => signal::SIGUSR1,
+        Signal::Usr2 => signal::SIGUSR2,
+        Signal::Term => signal::SIGTERM,
+        Signal::Cont => signal::SIGCONT,
+        Signal::Stop => signal::SIGSTOP,
+    }
+}
+
 /// An execution that was accepted.
 #[derive(Debug)]
 pub struct Execution {
@@ -124,17 +139,7 @@ impl Execution {
     /// # Errors
     /// It does not run, or has left its group.
     pub fn signal(&self, signal: Signal) -> Result<(), NotRunning> {
-        let signal = match signal {
-            Signal::Hup => signal::SIGHUP,
-            Signal::Int => signal::SIGINT,
-            Signal::Quit => signal::SIGQUIT,
-            Signal::Kill => signal::SIGKILL,
-            Signal::Usr1 => signal::SIGUSR1,
-            Signal::Usr2 => signal::SIGUSR2,
-            Signal::Term => signal::SIGTERM,
-            Signal::Cont => signal::SIGCONT,
-            Signal::Stop => signal::SIGSTOP,
-        };
+        let signal = of_the_kernel(signal);
         match self.leader.load(Ordering::Relaxed) {
             0 => Err(NotRunning),
             leader => killpg(Pid::from_raw(leader), signal).map_err(|_: Errno| NotRunning),

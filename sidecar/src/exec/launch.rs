@@ -97,6 +97,34 @@ pub(crate) async fn start_in_terminal(
     let mut plan = Plan::new(directory, identity).map_err(reason)?;
     plan.reports(writing);
     plan.in_terminal();
+    plan.stays();
+    plan.apply(&mut command);
+    Ok((spawned(command).await?, reports))
+}
+
+/// What a command's three standard streams are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// Pipes, or none.
+    Pipes,
+    /// A terminal, which is to be its own.
+    Terminal,
+}
+
+/// Starts `command` in `directory`. The child is its supervisor, which tells its end and ends with it: what it leaves
+/// running goes on.
+pub(crate) async fn start_told(
+    mut command: Command,
+    directory: &Path,
+    identity: Option<Identity>,
+    streams: Streams,
+) -> Result<(Child, Reports), ExecError> {
+    let (reports, writing) = Reports::pipe().map_err(reason)?;
+    let mut plan = Plan::new(directory, identity).map_err(reason)?;
+    plan.reports(writing);
+    if streams == Streams::Terminal {
+        plan.in_terminal();
+    }
     plan.apply(&mut command);
     Ok((spawned(command).await?, reports))
 }

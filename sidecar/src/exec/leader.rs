@@ -4,8 +4,8 @@
 //! commands cannot touch it, adopts every descendant that loses its parent, and hands on the exit code. The second
 //! becomes the *leader*, drops everything that is the sidecar's, and turns into the command. The supervisor tells what
 //! became of it (see `report`). When the leader has ended by itself the supervisor follows, and what the command left
-//! running goes to the sandbox's first process; or it stays as long as anything is left, for a terminal, or a place that
-//! goes with its execution.
+//! running goes to the sandbox's first process; or it stays as long as anything is left, for a terminal that is kept, or a
+//! place that goes with its execution.
 
 use std::ffi::CString;
 use std::io;
@@ -52,6 +52,8 @@ pub(super) struct Plan {
     fresh: Option<Fresh>,
     /// Stdin is a terminal, which is to be its own.
     terminal: bool,
+    /// The supervisor stays as long as anything is left.
+    stays: bool,
     /// Where the supervisor tells what became of it.
     reports: Option<OwnedFd>,
     /// Added to how nice every command is.
@@ -79,15 +81,30 @@ impl Plan {
     /// A leader in `directory` that runs as `identity`, or as the sidecar's own user.
     pub(super) fn new(directory: &Path, identity: Option<Identity>) -> io::Result<Self> {
         let directory = CString::new(directory.as_os_str().as_bytes())?;
-        Ok(Self { directory, identity, fresh: None, terminal: false, reports: None, nice: 0, groups: Vec::new() })
+        Ok(Self {
+            directory,
+            identity,
+            fresh: None,
+            terminal: false,
+            stays: false,
+            reports: None,
+            nice: 0,
+            groups: Vec::new(),
+        })
     }
 
     /// The directory is new, and everything that is left goes with it.
     pub(super) fn fresh(&mut self, fresh: Fresh) {
         self.fresh = Some(fresh);
+        self.stays();
     }
 
-    /// Its stdin is a terminal, which is to be its own; the supervisor stays as long as anything is left.
+    /// The supervisor stays as long as anything is left.
+    pub(super) fn stays(&mut self) {
+        self.stays = true;
+    }
+
+    /// Its stdin is a terminal, which is to be its own.
     pub(super) fn in_terminal(&mut self) {
         self.terminal = true;
     }
@@ -189,7 +206,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Waits for every child until the leader is among the dead, and in a fresh directory or a terminal until nothing is
+    /// Waits for every child until the leader is among the dead, and where it stays until nothing is
     /// left; then ends with the leader's exit code.
     #[allow(unsafe_code)]
     fn supervise(&self, leader: libc::pid_t) -> ! {
@@ -207,8 +224,7 @@ impl Plan {
                     code = exit_code(status);
                     let alone = !reap();
                     tell(reports, Record::Ended { status, alone, spent: spent_by_children().unwrap_or_default() });
-                    let stays = self.fresh.is_some() || self.terminal;
-                    if alone || !stays {
+                    if alone || !self.stays {
                         break;
                     }
                 }

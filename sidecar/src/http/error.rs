@@ -12,6 +12,7 @@ use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::snapshot::{SnapshotErrorBody, SnapshotRefusal};
 
 use crate::archive::Failed;
+use crate::channel::ChannelError;
 use crate::exec::ExecError;
 use crate::files::{FilesError, KeeperError};
 use crate::pty::PtyError;
@@ -82,22 +83,50 @@ impl From<KeeperError> for ApiError {
 
 impl From<ExecError> for ApiError {
     fn from(error: ExecError) -> Self {
-        let code = match &error {
-            ExecError::Invalid(_) | ExecError::Directory(_) | ExecError::TooLong | ExecError::NoLanguage(_) => {
-                SidecarRefusal::BadRequest
-            }
-            ExecError::Unknown => SidecarRefusal::UnknownExecution,
-            ExecError::Conflict => SidecarRefusal::Conflict,
-            ExecError::OutputLimit { .. } => SidecarRefusal::OutputLimit,
-            ExecError::Full
-            | ExecError::WaitedTooLong
-            | ExecError::NoRoom
-            | ExecError::NoMemory
-            | ExecError::Ending => SidecarRefusal::Busy,
-            ExecError::Interrupted => SidecarRefusal::Interrupted,
-            ExecError::Start(_) | ExecError::SlowStart | ExecError::Lost => SidecarRefusal::Internal,
-        };
-        Self::new(code, error.to_string())
+        Self::new(exec_refusal(&error), error.to_string())
+    }
+}
+
+fn exec_refusal(error: &ExecError) -> SidecarRefusal {
+    match error {
+        ExecError::Invalid(_) | ExecError::Directory(_) | ExecError::TooLong | ExecError::NoLanguage(_) => {
+            SidecarRefusal::BadRequest
+        }
+        ExecError::Unknown => SidecarRefusal::UnknownExecution,
+        ExecError::Conflict => SidecarRefusal::Conflict,
+        ExecError::OutputLimit { .. } => SidecarRefusal::OutputLimit,
+        ExecError::Full | ExecError::WaitedTooLong | ExecError::NoRoom | ExecError::NoMemory | ExecError::Ending => {
+            SidecarRefusal::Busy
+        }
+        ExecError::Interrupted => SidecarRefusal::Interrupted,
+        ExecError::Start(_) | ExecError::SlowStart | ExecError::Lost => SidecarRefusal::Internal,
+    }
+}
+
+impl From<ChannelError> for ApiError {
+    fn from(error: ChannelError) -> Self {
+        Self::new(channel_refusal(&error), error.to_string())
+    }
+}
+
+/// The word for an operator that is not told by a status code.
+pub(super) fn channel_refusal(error: &ChannelError) -> SidecarRefusal {
+    match error {
+        ChannelError::Full => SidecarRefusal::Busy,
+        ChannelError::NoStart
+        | ChannelError::Invalid(_)
+        | ChannelError::Term
+        | ChannelError::Path
+        | ChannelError::NotOne => SidecarRefusal::BadRequest,
+        ChannelError::Start(error) => exec_refusal(error),
+        ChannelError::Reserved(_) => SidecarRefusal::PortReserved,
+        ChannelError::Closed(_) => SidecarRefusal::PortClosed,
+        ChannelError::Port { .. } | ChannelError::Unusable(_) => SidecarRefusal::Conflict,
+        ChannelError::NoArrival => SidecarRefusal::NotFound,
+        ChannelError::Streams(cause) | ChannelError::NotOpened(cause) => {
+            tracing::error!(error = cause as &dyn std::error::Error, "{error}");
+            SidecarRefusal::Internal
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The HTTP edge: routes, the token, what errors look like. Translates, decides nothing.
 
 mod auth;
+mod channel;
 mod error;
 mod events;
 mod exec;
@@ -43,7 +44,7 @@ pub struct Served {
     pub files: Files,
     /// Archives and restores.
     pub snapshots: Snapshots,
-    /// Terminals, tunnels, events.
+    /// Terminals, tunnels, channels, events.
     pub streams: Streams,
 }
 

@@ -30,8 +30,10 @@ use tokio_util::task::TaskTracker;
 pub use self::error::PtyError;
 pub(crate) use self::screen::Told;
 use self::terminal::{Shell, Terminal};
+pub(crate) use self::tty::{Tty, open_pair};
 pub use self::viewer::Viewer;
 use self::wish::Wish;
+pub(crate) use self::wish::checked_term;
 use crate::events::Events;
 use crate::exec::{Identity, clean, start_in_terminal};
 
@@ -96,7 +98,7 @@ impl Terminals {
         let settings = &self.shared.settings;
         let wish = Wish::parse(query, &settings.workspace)?;
         let place = Place::take(&self.shared)?;
-        let (tty, theirs) = tty::open_pair(wish.size).map_err(PtyError::Open)?;
+        let (tty, theirs) = open_pair(wish.size).map_err(PtyError::Open)?;
         let command = shell(&wish, theirs, &settings.environment).map_err(PtyError::Open)?;
         let (supervisor, report) = start_in_terminal(command, &wish.directory, settings.identity).await?;
         let terminal = Arc::new(Terminal::new(new_id(), wish.command, tty, wish.size));

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use rustix::termios::Winsize;
 use sandbox_protocol::limits::{PTY_CHUNK_BYTES_MAX, PTY_COLS_MAX, PTY_ROWS_MAX, PTY_VIEWERS_MAX, PTY_WINDOW_BYTES};
 use sandbox_protocol::pty::{AttachQuery, PtyCause, PtyEnd, ServerMessage, ViewerRefusal, WriterWish};
 
@@ -27,6 +28,12 @@ impl Size {
     pub(crate) fn new(cols: u16, rows: u16) -> Option<Self> {
         let fits = (1..=PTY_COLS_MAX).contains(&cols) && (1..=PTY_ROWS_MAX).contains(&rows);
         fits.then_some(Self { cols, rows })
+    }
+}
+
+impl From<Size> for Winsize {
+    fn from(Size { cols, rows }: Size) -> Self {
+        Self { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }
     }
 }
 

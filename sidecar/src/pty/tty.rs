@@ -18,17 +18,15 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcgetsid, tcsetattr, tcsetwinsize};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-use super::screen::Size;
-
 /// Our side of a terminal. The kernel lets it be read and written as a pipe is.
 #[derive(Debug)]
-pub(super) struct Tty {
+pub(crate) struct Tty {
     shown: Receiver,
     typed: Sender,
 }
 
 /// Opens a terminal; the second is the shell's side. Neither becomes the sidecar's own terminal.
-pub(super) fn open_pair(size: Size) -> io::Result<(Tty, OwnedFd)> {
+pub(crate) fn open_pair(size: impl Into<Winsize>) -> io::Result<(Tty, OwnedFd)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;
     unlockpt(&ours)?;
@@ -47,6 +45,16 @@ pub(super) fn open_pair(size: Size) -> io::Result<(Tty, OwnedFd)> {
 }
 
 impl Tty {
+    /// Where it is read.
+    pub(crate) fn shown(&self) -> &Receiver {
+        &self.shown
+    }
+
+    /// Where it is typed to.
+    pub(crate) fn typed(&self) -> &Sender {
+        &self.typed
+    }
+
     /// Waits for what the terminal shows.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -77,20 +85,19 @@ impl Tty {
     }
 
     /// Gives the terminal a size; the kernel tells its foreground.
-    pub(super) fn resize(&self, size: Size) -> io::Result<()> {
-        let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
-        Ok(tcsetwinsize(&self.shown, size)?)
+    pub(crate) fn resize(&self, size: impl Into<Winsize>) -> io::Result<()> {
+        Ok(tcsetwinsize(&self.shown, size.into())?)
     }
 
     /// Signals the process group in the foreground, where there is one.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         if let Ok(group) = tcgetpgrp(&self.shown) {
             send(group, signal);
         }
     }
 
     /// Tells shell and foreground that their terminal goes away.
-    pub(super) fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         for signal in [Signal::SIGHUP, Signal::SIGCONT] {
             self.signal(signal);
             if let Ok(shell) = tcgetsid(&self.shown) {

@@ -41,7 +41,7 @@ impl Wish {
 }
 
 /// The name becomes a path in the data base of terminals.
-fn checked_term(term: String) -> Result<String, PtyError> {
+pub(crate) fn checked_term(term: String) -> Result<String, PtyError> {
     let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
     let usable = (1..=PTY_TERM_BYTES_MAX).contains(&term.len()) && term.bytes().all(of_a_name);
     if usable { Ok(term) } else { Err(PtyError::Term) }

@@ -13,6 +13,7 @@ use nix::unistd::{Gid, Uid, geteuid};
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecReply, HealthReply};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::limits::PTY_KEEP_S;
+use sandbox_sidecar::channel::{self, Channels};
 use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::files::{self, Files};
@@ -50,21 +51,26 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn start() -> Self {
-        Self::with((PATIENCE, PATIENCE), Duration::from_secs(PTY_KEEP_S))
+        Self::with((PATIENCE, PATIENCE), Duration::from_secs(PTY_KEEP_S), channel::Bounds::default())
+    }
+
+    /// One with so many channels and the like.
+    pub(crate) fn bounded(bounds: channel::Bounds) -> Self {
+        Self::with((PATIENCE, PATIENCE), Duration::from_secs(PTY_KEEP_S), bounds)
     }
 
     /// One whose worker for files ends after `idle_max` without a request, and is ended where it does not answer for
     /// `answer_max`.
     pub(crate) fn with_patience(idle_max: Duration, answer_max: Duration) -> Self {
-        Self::with((idle_max, answer_max), Duration::from_secs(PTY_KEEP_S))
+        Self::with((idle_max, answer_max), Duration::from_secs(PTY_KEEP_S), channel::Bounds::default())
     }
 
     /// One whose terminals go on for so long without a viewer.
     pub(crate) fn keeping(keep: Duration) -> Self {
-        Self::with((PATIENCE, PATIENCE), keep)
+        Self::with((PATIENCE, PATIENCE), keep, channel::Bounds::default())
     }
 
-    fn with((idle_max, answer_max): (Duration, Duration), keep: Duration) -> Self {
+    fn with((idle_max, answer_max): (Duration, Duration), keep: Duration, bounds: channel::Bounds) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = directory.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
@@ -77,15 +83,25 @@ impl Sidecar {
         let engine = Engine::with_environment(&workspace, identity, BTreeMap::new(), events.clone());
         let stop = CancellationToken::new();
         let terminals = pty::Settings { workspace: workspace.clone(), identity, environment: BTreeMap::new(), keep };
-        let streams = Streams {
-            terminals: Terminals::new(terminals, events.clone()),
-            tunnels: Tunnels::new([RESERVED_PORT]),
-            events,
-            upgraded: Upgraded::new(stop.clone()),
-        };
         // The built program may lie where the agent may not look.
         let (built, program) = (env!("CARGO_BIN_EXE_sandbox-sidecar"), directory.path().join("sandbox-sidecar"));
         std::fs::hard_link(built, &program).or_else(|_| std::fs::copy(built, &program).map(drop)).unwrap();
+        let channels = channel::Settings {
+            program: program.clone(),
+            workspace: workspace.clone(),
+            identity,
+            environment: BTreeMap::from([("HOME".to_owned(), directory.path().to_string_lossy().into_owned())]),
+            shell: channel::login_shell(Uid::from_raw(AGENT)),
+            reserved: [RESERVED_PORT].into(),
+            bounds,
+        };
+        let streams = Streams {
+            terminals: Terminals::new(terminals, events.clone()),
+            tunnels: Tunnels::new([RESERVED_PORT]),
+            channels: Channels::new(channels),
+            events,
+            upgraded: Upgraded::new(stop.clone()),
+        };
         let files = Files::new(files::Settings {
             program: program.clone(),
             served: files::Served { workspace: workspace.clone(), home: directory.path().join("home") },

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests end a test as its own body would
 
+mod channel;
 mod contained;
 mod egress;
 mod engine;

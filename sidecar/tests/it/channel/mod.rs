@@ -1,0 +1,9 @@
+//! Channels to programs, and the sockets that go along, as an operator sees them.
+
+mod client;
+mod life;
+mod listen;
+mod program;
+mod refusals;
+mod speed;
+mod terminal;
