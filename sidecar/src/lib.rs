@@ -2,9 +2,9 @@
 //!
 //! [`config`] is read once, [`http`] translates, [`exec`] runs, [`fsp`] speaks its protocol, [`pty`] has terminals,
 //! [`tunnel`] reaches programs, [`events`] tells what happens, [`files`] and [`snapshot`] have the agent's files served
-//! and archived by processes that are the agent ([`http::worker`], [`archive`]), [`egress`] is the door out. Not here:
-//! anything about chains, operators or containers, and
-//! nothing that a customer could make run as the sidecar's own user.
+//! and archived by processes that are the agent ([`http::worker`], [`archive`]), as does [`sftp`] for who comes by SSH,
+//! [`egress`] is the door out. Not here: anything about chains, operators or containers, and nothing that a customer
+//! could make run as the sidecar's own user.
 
 pub mod archive;
 pub mod config;
@@ -18,5 +18,6 @@ pub mod healthcheck;
 pub mod http;
 pub mod limits;
 pub mod pty;
+pub mod sftp;
 pub mod snapshot;
 pub mod tunnel;
