@@ -208,6 +208,8 @@ pub const SFTP_ENTRIES_BYTES_MAX: usize = 4 * 1024;
 pub const SFTP_COPY_BYTES: usize = 1024 * 1024;
 /// Bytes read of the list of users, and of that of groups.
 pub const SFTP_PEOPLE_BYTES_MAX: u64 = 1024 * 1024;
+/// Length of a user's or group's name there; longer ones are nobody's.
+pub const SFTP_PERSON_BYTES_MAX: usize = 255;
 
 /// Connections to the operator's proxy at a time; the next waits to be accepted.
 pub const EGRESS_CONNECTIONS_MAX: usize = 256;

@@ -51,7 +51,7 @@ impl<R: Read> Packets<R> {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
         }
-        // Of a long packet no more than its own end, so that the next begins at the front and nothing is moved.
+        // What is left moves to the front only where the rest of its packet finds no room behind it.
         let end = self.length()?.map_or(0, |length| self.from + LENGTH_BYTES + length);
         if end > self.buffer.len() || self.to == self.buffer.len() {
             self.buffer.copy_within(self.from..self.to, 0);

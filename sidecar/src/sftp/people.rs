@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use crate::limits::SFTP_PEOPLE_BYTES_MAX;
+use crate::limits::{SFTP_PEOPLE_BYTES_MAX, SFTP_PERSON_BYTES_MAX};
 
 /// Who there is.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ fn text(path: &str) -> Vec<u8> {
 fn names(text: &[u8]) -> impl Iterator<Item = (u32, Vec<u8>)> {
     text.split(|&byte| byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|&byte| byte == b':');
-        let name = fields.next().filter(|name| !name.is_empty())?;
+        let name = fields.next().filter(|name| (1..=SFTP_PERSON_BYTES_MAX).contains(&name.len()))?;
         let id = std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()?;
         Some((id, name.to_vec()))
     })
@@ -75,6 +75,14 @@ fn first_of<K: Eq + std::hash::Hash, V>(pairs: impl Iterator<Item = (K, V)>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_so_long_and_no_longer() {
+        let line = |bytes: usize, id: u32| format!("{}:x:{id}:\n", "n".repeat(bytes));
+        let groups = line(SFTP_PERSON_BYTES_MAX, 1) + &line(SFTP_PERSON_BYTES_MAX + 1, 2);
+        let people = People::of(b"", groups.as_bytes());
+        assert_eq!([1, 2].map(|id| people.group(id).map(<[u8]>::len)), [Some(SFTP_PERSON_BYTES_MAX), None]);
+    }
 
     #[test]
     fn names_and_homes_are_those_of_the_first_line_that_has_them() {
