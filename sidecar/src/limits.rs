@@ -217,6 +217,25 @@ pub const FILES_WORKERS_TRIED_MAX: usize = 3;
 /// Time that the worker has to end by itself.
 pub const FILES_END_MAX: Duration = Duration::from_secs(5);
 
+/// Length of an SFTP packet, less the number that tells it: what OpenSSH takes.
+pub const SFTP_PACKET_BYTES_MAX: usize = 256 * 1024;
+/// Bytes that one SFTP request reads or writes; a packet has room for its head besides.
+pub const SFTP_DATA_BYTES_MAX: usize = SFTP_PACKET_BYTES_MAX - 1024;
+/// Files and directories that an SFTP client has open.
+pub const SFTP_HANDLES_MAX: usize = 1_000;
+/// Bytes of SFTP requests that are read at once.
+pub const SFTP_INPUT_BYTES: usize = 512 * 1024;
+/// Bytes of SFTP answers from which on they are written, though more requests are here.
+pub const SFTP_ANSWERS_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a directory's entries, as the kernel has them, that one SFTP answer tells: clients take 34,000 at least.
+pub const SFTP_ENTRIES_BYTES_MAX: usize = 4 * 1024;
+/// Bytes that are copied from file to file at once.
+pub const SFTP_COPY_BYTES: usize = 1024 * 1024;
+/// Bytes read of the list of users, and of that of groups.
+pub const SFTP_PEOPLE_BYTES_MAX: u64 = 1024 * 1024;
+/// Length of a user's or group's name there; longer ones are nobody's.
+pub const SFTP_PERSON_BYTES_MAX: usize = 255;
+
 /// Connections to the operator's proxy at a time; the next waits to be accepted.
 pub const EGRESS_CONNECTIONS_MAX: usize = 256;
 /// Bytes of such a connection on their way, in each direction.
@@ -244,3 +263,4 @@ const _: () = assert!(LAST_REQUEST_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128
 const _: () = assert!(LAST_REQUEST_MAX.as_secs() > SNAPSHOT_S_MAX);
 const _: () = assert!(EVENT_HEARTBEAT_S < FILES_ANSWER_MAX.as_secs() && FILES_RUNNING_MAX < CONNECTIONS_MAX);
 const _: () = assert!(3 * FILES_PATH_BYTES_MAX < HEADER_BYTES_MAX && 8 * FILES_PATH_BYTES_MAX < FILES_BODY_BYTES_MAX);
+const _: () = assert!(SFTP_INPUT_BYTES >= 4 + SFTP_PACKET_BYTES_MAX);

@@ -12,7 +12,7 @@ use nix::sys::signal::SigSet;
 use nix::unistd::geteuid;
 use sandbox_process::logging::{self, Format};
 use sandbox_process::signals;
-use sandbox_process::source::Environment;
+use sandbox_process::source::{self, Environment};
 use sandbox_protocol::egress::EGRESS_PORT;
 use sandbox_protocol::events::Happening;
 use sandbox_protocol::limits::PTY_KEEP_S;
@@ -26,6 +26,7 @@ use sandbox_sidecar::fsp::Sessions;
 use sandbox_sidecar::http::{Served, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker};
 use sandbox_sidecar::limits::{FILES_ANSWER_MAX, FILES_IDLE_MAX, STOP_MAX};
 use sandbox_sidecar::pty::{self, Terminals};
+use sandbox_sidecar::sftp;
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
 use sandbox_sidecar::tunnel::Tunnels;
 use sandbox_sidecar::{egress, first, healthcheck};
@@ -56,6 +57,9 @@ enum Work {
     /// Open a Unix socket for the sidecar.
     #[command(hide = true)]
     OpenSocket(OpenSocket),
+    /// Serve the agent's files to an SFTP client on stdin and stdout.
+    #[command(hide = true)]
+    ServeSftp(sftp::Served),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +70,10 @@ fn main() -> ExitCode {
             return worker::run(&served).map_or_else(|error| failed(&error.into()), |()| ExitCode::SUCCESS);
         }
         Some(Work::OpenSocket(opening)) => return opening.run(),
+        Some(Work::ServeSftp(served)) => {
+            logging::start(Format::Text, "info");
+            return serve_sftp(&served).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS);
+        }
         None => {}
     }
     logging::start(Format::Text, "info");
@@ -82,6 +90,10 @@ fn main() -> ExitCode {
 fn failed(error: &anyhow::Error) -> ExitCode {
     tracing::error!("{error:#}");
     ExitCode::FAILURE
+}
+
+fn serve_sftp(served: &sftp::Served) -> Result<()> {
+    Ok(sftp::run(served, source::optional(&Environment, "HOME")?)?)
 }
 
 fn check_health() -> Result<()> {

@@ -162,7 +162,10 @@ impl Files {
             let (stream, gone) = self.handed().await?;
             match timeout(shared.settings.answer_max, taken(stream)).await {
                 Ok(Ok(stream)) => {
-                    return Ok(Connection { stream, place: Held { shared: Arc::clone(shared), gone, _permit: permit } });
+                    return Ok(Connection {
+                        stream,
+                        place: Held { shared: Arc::clone(shared), gone, _permit: permit },
+                    });
                 }
                 // It was killed so lately that nobody was told.
                 Ok(Err(_)) => gone.cancel(),

@@ -21,6 +21,7 @@ mod pty;
 mod refusals;
 mod scopes;
 mod separation;
+mod sftp;
 mod snapshot;
 mod survival;
 mod tcp;
