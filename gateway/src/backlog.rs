@@ -2,17 +2,18 @@
 //!
 //! russh widens a channel's window by itself when half of it has come, whether or not the bytes were passed on, and a
 //! handler that waits holds up the whole connection in both directions. So nothing waits here: bytes are queued per
-//! channel, and a channel whose queue is long is widened by two bytes at a time, which is as good as nothing. Only
-//! where even that is not enough is nothing more read of the connection.
+//! channel, and while one's queue is long, windows are widened by two bytes at a time, which is as good as nothing. That
+//! is one width for all channels, so a channel beside it gets small windows in between, and now and then the other takes
+//! one of these. Where so much has come that way that the connection may hold no more, the channel that hoards is ended.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 
 use crate::limits::{
-    BACKLOG_BYTES_MAX, STALLED_BYTES, WINDOW_BESIDE_STALLED_BYTES, WINDOW_BYTES_MAX, WINDOW_START_BYTES,
+    BACKLOG_BYTES_MAX, KEEPS_UP_BYTES, STALLED_BYTES, WINDOW_BESIDE_STALLED_BYTES, WINDOW_BYTES_MAX, WINDOW_START_BYTES,
 };
 
 /// The window of a channel that is not to be widened: russh widens below half of it, so when it is used up.
@@ -28,7 +29,8 @@ pub(crate) struct Backlog {
 struct Shared {
     bytes: AtomicUsize,
     stalled: AtomicUsize,
-    less: Notify,
+    /// A window was made for a channel that keeps up, and another may take it.
+    made: AtomicBool,
 }
 
 impl Backlog {
@@ -37,21 +39,8 @@ impl Backlog {
         self.shared.stalled.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether nothing more may be read.
-    pub(crate) fn is_full(&self) -> bool {
-        self.shared.bytes.load(Ordering::Relaxed) >= BACKLOG_BYTES_MAX
-    }
-
-    /// Returns when more may be read.
-    pub(crate) async fn room(&self) {
-        loop {
-            let mut less = std::pin::pin!(self.shared.less.notified());
-            less.as_mut().enable();
-            if !self.is_full() {
-                return;
-            }
-            less.await;
-        }
+    fn is_full(&self) -> bool {
+        self.shared.bytes.load(Ordering::Relaxed) > BACKLOG_BYTES_MAX
     }
 
     fn add(&self, bytes: usize) {
@@ -59,18 +48,24 @@ impl Backlog {
     }
 
     fn remove(&self, bytes: usize) {
-        if self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed) >= BACKLOG_BYTES_MAX {
-            self.shared.less.notify_waiters();
-        }
+        self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// A client that sent more than it may.
+/// Bytes that are not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{sent} bytes on a channel that takes {window}")]
-pub(crate) struct Overrun {
-    sent: usize,
-    window: usize,
+pub(crate) enum NotTaken {
+    /// The client sent more than it may.
+    #[error("{sent} bytes on a channel that takes {window}")]
+    Overrun {
+        /// So many.
+        sent: usize,
+        /// Instead of so many.
+        window: usize,
+    },
+    /// The connection may hold no more, and this is the channel, or one of those, that it holds too much of.
+    #[error("what was sent is not read, and {} MiB of it wait", BACKLOG_BYTES_MAX >> 20)]
+    Hoarded,
 }
 
 /// What came on one channel, in order, for whoever [takes](Self::next) it. Clones share it.
@@ -102,6 +97,12 @@ struct Waiting {
     widened: Option<usize>,
 }
 
+impl Waiting {
+    fn held(&self) -> usize {
+        self.bytes.len() + self.in_hand
+    }
+}
+
 impl Intake {
     pub(crate) fn new(backlog: &Backlog) -> Self {
         let waiting = Waiting {
@@ -124,16 +125,19 @@ impl Intake {
     /// Queues what came.
     ///
     /// # Errors
-    /// It is more than the client may send.
-    pub(crate) fn came(&self, bytes: &[u8]) -> Result<(), Overrun> {
+    /// [`NotTaken`]
+    pub(crate) fn came(&self, bytes: &[u8]) -> Result<(), NotTaken> {
         let mut waiting = self.waiting();
         if bytes.len() > waiting.window {
-            return Err(Overrun { sent: bytes.len(), window: waiting.window });
+            return Err(NotTaken::Overrun { sent: bytes.len(), window: waiting.window });
         }
         waiting.window = waiting.widened.take().unwrap_or(waiting.window - bytes.len());
         waiting.came += bytes.len() as u64;
         if waiting.closed {
             return Ok(());
+        }
+        if self.queue.backlog.is_full() && waiting.held() > KEEPS_UP_BYTES {
+            return Err(NotTaken::Hoarded);
         }
         waiting.bytes.extend_from_slice(bytes);
         self.queue.backlog.add(bytes.len());
@@ -153,7 +157,7 @@ impl Intake {
     pub(crate) fn close(&self) {
         let mut waiting = self.waiting();
         waiting.closed = true;
-        let dropped = waiting.bytes.len() + waiting.in_hand;
+        let dropped = waiting.held();
         waiting.bytes = BytesMut::new();
         waiting.in_hand = 0;
         self.queue.backlog.remove(dropped);
@@ -197,17 +201,26 @@ impl Intake {
     pub(crate) fn widened(&self, granted: u32) -> u32 {
         let mut waiting = self.waiting();
         waiting.widened = Some(granted as usize);
+        let made = &self.queue.backlog.shared.made;
         match (waiting.stalled, self.queue.backlog.is_stalled()) {
+            // This one took the window; once, it is left for the one that it was made for.
+            (true, _) if made.swap(false, Ordering::Relaxed) => granted,
             (true, _) => NO_WINDOW,
-            // A window is one for all channels: this one's next packet gets it a small one, the one after that none.
-            (false, true) if granted == NO_WINDOW => WINDOW_BESIDE_STALLED_BYTES,
-            (false, true) => NO_WINDOW,
+            (false, true) if granted == NO_WINDOW => {
+                made.store(true, Ordering::Relaxed);
+                WINDOW_BESIDE_STALLED_BYTES
+            }
+            (false, true) => {
+                made.store(false, Ordering::Relaxed);
+                NO_WINDOW
+            }
+            (false, false) if waiting.held() > KEEPS_UP_BYTES => granted.max(WINDOW_START_BYTES),
             (false, false) => granted.max(WINDOW_START_BYTES / 2).saturating_mul(2).min(WINDOW_BYTES_MAX),
         }
     }
 
     fn weigh(&self, waiting: &mut Waiting) {
-        let stalled = waiting.bytes.len() + waiting.in_hand > STALLED_BYTES;
+        let stalled = waiting.held() > STALLED_BYTES;
         if stalled != waiting.stalled {
             waiting.stalled = stalled;
             let count = &self.queue.backlog.shared.stalled;
@@ -245,7 +258,7 @@ mod tests {
         let window = WINDOW_START_BYTES as usize;
         intake.came(&vec![0; window - 1]).unwrap();
         intake.came(&[0]).unwrap();
-        assert_eq!(intake.came(&[0]), Err(Overrun { sent: 1, window: 0 }));
+        assert_eq!(intake.came(&[0]), Err(NotTaken::Overrun { sent: 1, window: 0 }));
         let intake = Intake::new(&Backlog::default());
         assert!(intake.came(&vec![0; window + 1]).is_err());
     }
@@ -255,8 +268,12 @@ mod tests {
         let intake = Intake::new(&Backlog::default());
         assert_eq!(intake.widened(WINDOW_START_BYTES), 2 * WINDOW_START_BYTES);
         assert_eq!(intake.widened(WINDOW_BYTES_MAX), WINDOW_BYTES_MAX);
-        intake.came(&vec![0; STALLED_BYTES]).unwrap();
-        assert_eq!(intake.widened(WINDOW_BYTES_MAX), WINDOW_BYTES_MAX);
+        intake.came(&vec![0; KEEPS_UP_BYTES]).unwrap();
+        assert_eq!(intake.widened(WINDOW_START_BYTES), 2 * WINDOW_START_BYTES);
+        intake.came(&[0]).unwrap();
+        assert_eq!(intake.widened(WINDOW_START_BYTES), WINDOW_START_BYTES);
+        intake.came(&vec![0; STALLED_BYTES - KEEPS_UP_BYTES - 1]).unwrap();
+        assert_eq!(intake.widened(WINDOW_START_BYTES), WINDOW_START_BYTES);
         intake.came(&[0]).unwrap();
         assert_eq!(intake.widened(WINDOW_BYTES_MAX), NO_WINDOW);
         intake.close();
@@ -270,22 +287,25 @@ mod tests {
         stalled.came(&vec![0; STALLED_BYTES + 1]).unwrap();
         assert_eq!(other.widened(WINDOW_BYTES_MAX), NO_WINDOW);
         assert_eq!(other.widened(NO_WINDOW), WINDOW_BESIDE_STALLED_BYTES);
+        assert_eq!(stalled.widened(WINDOW_BESIDE_STALLED_BYTES), WINDOW_BESIDE_STALLED_BYTES);
+        assert_eq!(stalled.widened(WINDOW_BESIDE_STALLED_BYTES), NO_WINDOW);
+        assert_eq!(other.widened(NO_WINDOW), WINDOW_BESIDE_STALLED_BYTES);
         assert_eq!(other.widened(WINDOW_BESIDE_STALLED_BYTES), NO_WINDOW);
+        assert_eq!(stalled.widened(NO_WINDOW), NO_WINDOW);
     }
 
-    #[tokio::test]
-    async fn a_connection_is_full_until_something_is_passed_on() {
+    #[test]
+    fn a_connection_holds_so_much_and_then_ends_the_channel_that_hoards() {
         let backlog = Backlog::default();
-        let intake = Intake::new(&backlog);
-        let piece = vec![0; 64 * KIB];
+        let (hoarder, other) = (Intake::new(&backlog), Intake::new(&backlog));
         while !backlog.is_full() {
-            intake.widened(WINDOW_BYTES_MAX);
-            intake.came(&piece).unwrap();
+            hoarder.widened(WINDOW_BYTES_MAX);
+            hoarder.came(&[0; 64 * KIB]).unwrap();
         }
-        let taken = intake.next(64 * KIB).await.unwrap();
-        assert!(backlog.is_full(), "what is in hand waits still");
-        drop(taken);
-        let (next, ()) = tokio::join!(intake.next(1), backlog.room());
-        assert!(next.is_some() && !backlog.is_full());
+        assert_eq!(hoarder.came(&[0]), Err(NotTaken::Hoarded));
+        other.came(&[0; KEEPS_UP_BYTES]).unwrap();
+        hoarder.close();
+        other.came(&[0]).unwrap();
+        assert!(!backlog.is_full());
     }
 }

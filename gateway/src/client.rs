@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use russh::keys::ssh_key;
 use russh::server::{Auth, ChannelOpenHandle, Handler, Msg, PublicKeyOffer, Session, VerifiedPublicKey};
 use russh::{Channel, ChannelId, ChannelOpenFailure, Disconnect, Pty, Sig};
@@ -16,11 +17,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, NotTaken};
 use crate::guest::{Guest, Inlet, Name, Word};
 use crate::limits::{ENV_BYTES_MAX, ENV_MAX, LISTENERS_PER_CONNECTION_MAX, SIDECAR_ANSWER_MAX};
 use crate::listening::{self, Place, is_local};
-use crate::outlet::Window;
+use crate::outlet::{STDERR, Window};
 use crate::ports::{AuditEvent, Barred, Doors, Room, Standing};
 use crate::program::{self, Pending};
 use crate::{sidecar, tunnel};
@@ -170,7 +171,16 @@ impl Client {
         guest.room.touch();
         match inlet.intake.came(bytes) {
             Ok(()) => Ok(()),
-            Err(overrun) => session.disconnect(Disconnect::ProtocolError, &overrun.to_string(), ""),
+            Err(overrun @ NotTaken::Overrun { .. }) => {
+                session.disconnect(Disconnect::ProtocolError, &overrun.to_string(), "")
+            }
+            Err(hoarded @ NotTaken::Hoarded) => {
+                session.extended_data(channel, STDERR, Bytes::from(format!("sandbox: {hoarded}\r\n")))?;
+                session.close(channel)?;
+                inlet.intake.close();
+                guest.forget(channel);
+                Ok(())
+            }
         }
     }
 }

@@ -136,7 +136,7 @@ impl Guest {
         });
         let inlet = Inlet { intake: intake.clone(), window: window.clone(), words, closed: closed.clone() };
         self.channels().insert(id, inlet);
-        let outlet = Outlet::new(self.handle.clone(), half, window.clone());
+        let outlet = Outlet::new(self.handle.clone(), half, window.clone(), closed.clone());
         Served { id, intake, outlet, words: heard, closed, window }
     }
 
@@ -151,10 +151,10 @@ impl Guest {
         self.channels().get(&id).cloned()
     }
 
-    /// The client has closed a channel, or nobody serves it any more.
+    /// The client has closed a channel, or nobody serves it any more. What came by then is passed on.
     pub(crate) fn forget(&self, id: ChannelId) {
         if let Some(inlet) = self.channels().remove(&id) {
-            inlet.intake.close();
+            inlet.intake.end();
             inlet.closed.cancel();
         }
     }
@@ -170,11 +170,14 @@ impl Guest {
 
     /// Closes a channel that was served, and notes it.
     pub(crate) async fn done(&self, served: &Served, end: String) {
-        // Where the client is gone, nobody is to be told.
-        if served.outlet.close().await.is_err() {
+        // A guest who is expelled is told so, and would leave before that when it is told that its program has ended; one
+        // who has closed the channel was answered.
+        let waits = !self.expelled.is_cancelled() && !served.closed.is_cancelled();
+        if waits && served.outlet.close().await.is_err() {
             tracing::trace!(connection = self.name.number, "a channel ended with its connection");
         }
         self.forget(served.id);
+        served.intake.close();
         let (bytes_in, bytes_out) = (served.intake.total(), served.window.total());
         self.note(AuditEvent::Closed { channel: served.id.into(), bytes_in, bytes_out, end });
     }

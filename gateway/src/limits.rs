@@ -29,6 +29,8 @@ pub const KEEP_ALIVES_MAX: usize = 4;
 pub const CHANNELS_PER_CONNECTION_MAX: usize = 256;
 /// Sockets of one connection that are listened at for its client; the next is refused.
 pub const LISTENERS_PER_CONNECTION_MAX: usize = 32;
+/// Time in which what came on a channel that its client has closed is passed on.
+pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Environment variables of one channel; the next is refused.
 pub const ENV_MAX: usize = 32;
 /// Name and value of an environment variable.
@@ -50,8 +52,10 @@ pub const WINDOW_BYTES_MAX: u32 = 16 * 1024 * 1024;
 pub const WINDOW_BESIDE_STALLED_BYTES: u32 = 256 * 1024;
 /// Bytes from the client that wait for a channel's other side before the channel counts as stalled.
 pub const STALLED_BYTES: usize = 1024 * 1024;
-/// Bytes from the client that wait in one connection; nothing more is read of it before.
-pub const BACKLOG_BYTES_MAX: usize = 40 * 1024 * 1024;
+/// The same up to which its window grows.
+pub const KEEPS_UP_BYTES: usize = 128 * 1024;
+/// Bytes from the client that wait in one connection before a channel of which more than a little waits is ended.
+pub const BACKLOG_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// Pause between reads while a channel is stalled.
 pub const STALLED_PAUSE: Duration = Duration::from_millis(2);
 /// Bytes handed to the client's side at a time.

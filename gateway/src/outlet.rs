@@ -11,11 +11,12 @@ use bytes::Bytes;
 use russh::ChannelId;
 use russh::server::{Handle, Msg};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::limits::SENT_BYTES;
 
 /// What the other end of a channel is called that stderr goes over, in RFC 4254.
-const STDERR: u32 = 1;
+pub(crate) const STDERR: u32 = 1;
 
 /// The connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -121,11 +122,18 @@ pub(crate) struct Outlet {
     handle: Handle,
     half: russh::ChannelWriteHalf<Msg>,
     window: Window,
+    closed: CancellationToken,
 }
 
 impl Outlet {
-    pub(crate) fn new(handle: Handle, half: russh::ChannelWriteHalf<Msg>, window: Window) -> Self {
-        Self { handle, half, window }
+    /// Until `closed`.
+    pub(crate) fn new(
+        handle: Handle,
+        half: russh::ChannelWriteHalf<Msg>,
+        window: Window,
+        closed: CancellationToken,
+    ) -> Self {
+        Self { handle, half, window, closed }
     }
 
     fn id(&self) -> ChannelId {
@@ -135,8 +143,12 @@ impl Outlet {
     /// Sends all of `bytes`, as fast as the client takes them.
     ///
     /// # Errors
-    /// [`Gone`]
-    pub(crate) async fn send(&self, stream: Stream, mut bytes: Bytes) -> Result<(), Gone> {
+    /// [`Gone`], also where only the channel is.
+    pub(crate) async fn send(&self, stream: Stream, bytes: Bytes) -> Result<(), Gone> {
+        self.closed.run_until_cancelled(self.send_all(stream, bytes)).await.unwrap_or(Err(Gone))
+    }
+
+    async fn send_all(&self, stream: Stream, mut bytes: Bytes) -> Result<(), Gone> {
         while !bytes.is_empty() {
             match self.window.reserve(bytes.len().min(SENT_BYTES)).await {
                 Some(count) => {

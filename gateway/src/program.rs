@@ -10,10 +10,13 @@ use sandbox_protocol::exec::ByteText;
 use sandbox_protocol::limits::{CHANNEL_FRAME_BYTES_MAX, CHANNEL_WINDOW_BYTES};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::backlog::Intake;
 use crate::guest::{Guest, Served, Word};
+use crate::limits::DRAIN_MAX;
 use crate::listening;
 use crate::outlet::{Gone, Outlet, Stream};
 use crate::sidecar::{SidecarError, read_frame, write_with_head};
@@ -87,7 +90,11 @@ async fn carry(
     start: Start,
 ) -> End {
     let closed = served.closed.clone();
-    let (outlet, intake, words) = (&served.outlet, &served.intake, &mut served.words);
+    let Served { outlet, intake, words, .. } = served;
+    let drained = async {
+        closed.cancelled().await;
+        sleep(DRAIN_MAX).await;
+    };
     let carrying = async {
         let stream = match dialled.await {
             Ok(Ok(stream)) => stream,
@@ -99,14 +106,16 @@ async fn carry(
             return End::NotRun(error);
         }
         let credit = Semaphore::new(CHANNEL_WINDOW_BYTES);
+        let upwards = Up { guest, intake, closed: &closed, credit: &credit };
         tokio::select! {
-            end = down(guest, outlet, &mut reader, &credit) => end,
-            end = up(guest, intake, words, &mut writer, &credit) => end,
+            end = down(guest, outlet, &closed, &mut reader, &credit) => end,
+            end = upwards.carry(words, &mut writer) => end,
         }
     };
     tokio::select! {
         end = carrying => end,
-        () = closed.cancelled() => End::Closed,
+        () = drained => End::Closed,
+        () = guest.left.cancelled() => End::Closed,
     }
 }
 
@@ -131,8 +140,15 @@ fn broken() -> SidecarError {
     SidecarError::Unreachable(std::io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Passes on what the program writes, until it has ended.
-async fn down(guest: &Guest, outlet: &Outlet, reader: &mut ReadHalf<Upgraded>, credit: &Semaphore) -> End {
+/// Passes on what the program writes, until it has ended. Where the client has closed the channel it is read all the same:
+/// the program may have to write before it reads what the client sent.
+async fn down(
+    guest: &Guest,
+    outlet: &Outlet,
+    closed: &CancellationToken,
+    reader: &mut ReadHalf<Upgraded>,
+    credit: &Semaphore,
+) -> End {
     loop {
         let sent = match read_frame(reader).await {
             Ok(Some(FromProgram::Stdout(bytes))) => outlet.send(Stream::Data, bytes).await,
@@ -147,50 +163,56 @@ async fn down(guest: &Guest, outlet: &Outlet, reader: &mut ReadHalf<Upgraded>, c
             Err(error) => return End::NotRun(error),
         };
         guest.room.touch();
-        if sent.is_err() {
+        if sent.is_err() && !closed.is_cancelled() {
             return End::Closed;
         }
     }
 }
 
-/// Passes on what the client says. Signals and sizes do not wait for bytes that the program does not read.
-async fn up(
-    guest: &Guest,
-    intake: &Intake,
-    words: &mut mpsc::Receiver<Word>,
-    writer: &mut WriteHalf<Upgraded>,
-    credit: &Semaphore,
-) -> End {
-    let (mut held, mut ended): (Option<Bytes>, bool) = (None, false);
-    loop {
-        let wanted = held.as_ref().map_or(0, Bytes::len);
-        let wrote = tokio::select! {
-            biased;
-            () = guest.expelled.cancelled() => {
-                let told = say(writer, &ToProgram::End).await;
-                tracing::debug!(?told, "a program is ended with its guest");
-                return End::Expelled;
-            }
-            Some(word) = words.recv() => say(writer, &said(word)).await,
-            next = intake.next(CHANNEL_FRAME_BYTES_MAX), if held.is_none() && !ended => match next {
-                Some(bytes) => {
-                    held = Some(bytes);
-                    Ok(())
+/// What passes on what a client says.
+struct Up<'a> {
+    guest: &'a Guest,
+    intake: &'a Intake,
+    closed: &'a CancellationToken,
+    credit: &'a Semaphore,
+}
+
+impl Up<'_> {
+    /// Until the client has closed the channel and all is passed on. Signals and sizes do not wait for bytes that the
+    /// program does not read.
+    async fn carry(&self, words: &mut mpsc::Receiver<Word>, writer: &mut WriteHalf<Upgraded>) -> End {
+        let (mut held, mut ended): (Option<Bytes>, bool) = (None, false);
+        loop {
+            let wanted = held.as_ref().map_or(0, Bytes::len);
+            let wrote = tokio::select! {
+                biased;
+                () = self.guest.expelled.cancelled() => {
+                    let told = say(writer, &ToProgram::End).await;
+                    tracing::debug!(?told, "a program is ended with its guest");
+                    return End::Expelled;
                 }
-                None => {
-                    ended = true;
-                    say(writer, &ToProgram::StdinEof).await
+                Some(word) = words.recv() => say(writer, &said(word)).await,
+                next = self.intake.next(CHANNEL_FRAME_BYTES_MAX), if held.is_none() && !ended => match next {
+                    Some(bytes) => {
+                        held = Some(bytes);
+                        Ok(())
+                    }
+                    None => {
+                        ended = true;
+                        say(writer, &ToProgram::StdinEof).await
+                    }
+                },
+                Ok(permit) = self.credit.acquire_many(wanted as u32), if held.is_some() => {
+                    permit.forget();
+                    let bytes = held.take().unwrap_or_default();
+                    write_with_head(writer, &stdin_head(bytes.len()), &bytes).await
                 }
-            },
-            Ok(permit) = credit.acquire_many(wanted as u32), if held.is_some() => {
-                permit.forget();
-                let bytes = held.take().unwrap_or_default();
-                write_with_head(writer, &stdin_head(bytes.len()), &bytes).await
+                () = self.closed.cancelled(), if ended => return End::Closed,
+            };
+            if wrote.is_err() {
+                // How the program ended comes the other way.
+                std::future::pending::<()>().await;
             }
-        };
-        if wrote.is_err() {
-            // How the program ended comes the other way.
-            std::future::pending::<()>().await;
         }
     }
 }

@@ -27,6 +27,8 @@ use crate::ports::{AuditEvent, Doors, Over};
 use crate::strangers::Strangers;
 use crate::transport::Transport;
 
+/// What the gateway calls itself. Clients order the arguments of SFTP's symlink as OpenSSH does where its name is in it.
+const SERVER_ID: &str = "SSH-2.0-sandbox symlinks_as_OpenSSH";
 /// Time without accepting after it failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -107,7 +109,7 @@ impl Shared {
     fn config(&self) -> Result<Arc<Config>, HostKeyError> {
         let rekey = self.bounds.rekey_bytes;
         Ok(Arc::new(Config {
-            server_id: SshId::Standard("SSH-2.0-sandbox".into()),
+            server_id: SshId::Standard(SERVER_ID.into()),
             methods: MethodSet::from(&[MethodKind::PublicKey][..]),
             // Nothing is to be learnt from time: a stranger is looked up as everybody is.
             auth_rejection_time: Duration::ZERO,

@@ -11,7 +11,7 @@ use sandbox_process::link::link;
 use sandbox_process::upgrade::{Stream, UpgradeError, upgrade_with_headers};
 use sandbox_protocol::channel::{
     self, ACCEPTED_ROUTE, Arrival, FRAME_HEAD_BYTES, FrameError, FromProgram, LISTEN_PROTOCOL, LISTEN_ROUTE,
-    ListenQuery, PATH_HEADER, PORT_HEADER, UNIX_ROUTE,
+    ListenQuery, PATH_HEADER, PORT_HEADER, UNIX_ROUTE, UnixQuery,
 };
 use sandbox_protocol::exec::SidecarRefusal;
 use sandbox_protocol::http::ErrorBody;
@@ -68,11 +68,7 @@ pub(crate) async fn port(room: &dyn Room, port: u16) -> Result<Stream, SidecarEr
 
 /// A connection to a Unix socket inside.
 pub(crate) async fn unix(room: &dyn Room, path: &str) -> Result<Stream, SidecarError> {
-    #[derive(Serialize)]
-    struct UnixQuery<'a> {
-        path: &'a str,
-    }
-    bare(room, &with_query(UNIX_ROUTE, UnixQuery { path })).await
+    bare(room, &with_query(UNIX_ROUTE, UnixQuery { path: path.to_owned() })).await
 }
 
 /// A connection that came to where the sidecar listens.

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BytesMut};
-use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -20,15 +19,10 @@ pub(crate) struct Transport {
     /// Read, and not wanted yet. Nothing is held while nothing comes.
     ahead: BytesMut,
     backlog: Backlog,
-    wait: Option<Wait>,
+    pause: Option<Pin<Box<Sleep>>>,
     /// Reading and writing are polled by one task each at a time, so each has its own.
     cut: [Pin<Box<WaitForCancellationFutureOwned>>; 2],
     paused: bool,
-}
-
-enum Wait {
-    Pause(Pin<Box<Sleep>>),
-    Room(BoxFuture<'static, ()>),
 }
 
 impl Transport {
@@ -36,7 +30,7 @@ impl Transport {
     pub(crate) fn new(socket: TcpStream, backlog: Backlog, cut: &CancellationToken) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         let waiting = || Box::pin(cut.clone().cancelled_owned());
-        Ok(Self { socket, ahead: BytesMut::new(), backlog, wait: None, cut: [waiting(), waiting()], paused: false })
+        Ok(Self { socket, ahead: BytesMut::new(), backlog, pause: None, cut: [waiting(), waiting()], paused: false })
     }
 
     fn poll_cut(&mut self, which: usize, context: &mut Context<'_>) -> io::Result<()> {
@@ -46,26 +40,17 @@ impl Transport {
         }
     }
 
-    /// Waits as long as nothing may be read.
-    fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            match &mut self.wait {
-                Some(Wait::Pause(pause)) => ready!(pause.as_mut().poll(context)),
-                Some(Wait::Room(room)) => ready!(room.as_mut().poll(context)),
-                None if self.backlog.is_full() => {
-                    let backlog = self.backlog.clone();
-                    self.wait = Some(Wait::Room(Box::pin(async move { backlog.room().await })));
-                    continue;
-                }
-                None if self.backlog.is_stalled() && !self.paused => {
-                    self.paused = true;
-                    self.wait = Some(Wait::Pause(Box::pin(sleep(STALLED_PAUSE))));
-                    continue;
-                }
-                None => return Poll::Ready(()),
-            }
-            self.wait = None;
+    /// Waits a little where a channel is stalled: each read brings two more bytes of it.
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.pause.is_none() && self.backlog.is_stalled() && !self.paused {
+            self.pause = Some(Box::pin(sleep(STALLED_PAUSE)));
+            self.paused = true;
         }
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
+        Poll::Ready(())
     }
 
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -118,7 +103,7 @@ impl AsyncRead for Transport {
         let this = self.get_mut();
         this.poll_cut(0, context)?;
         if this.ahead.is_empty() {
-            ready!(this.poll_wait(context));
+            ready!(this.poll_pause(context));
             ready!(this.poll_fill(context, buffer))?;
             this.paused = false;
         }

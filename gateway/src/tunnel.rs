@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::time::sleep;
 
 use crate::backlog::Intake;
 use crate::guest::{Guest, Served};
-use crate::limits::{SENT_BYTES, TUNNEL_READ_BYTES};
+use crate::limits::{DRAIN_MAX, SENT_BYTES, TUNNEL_READ_BYTES};
 use crate::outlet::{Outlet, Stream};
 
 /// Carries bytes both ways until both sides have ended, one is gone, or the guest has to leave.
@@ -16,15 +17,22 @@ where
     S: AsyncRead + AsyncWrite + Send,
 {
     let (mut reader, mut writer) = split(stream);
-    let carrying = async {
-        tokio::try_join!(down(&guest, &served.outlet, &mut reader), up(&served.intake, &mut writer)).map(|_| ())
+    let down = async {
+        let down = served.closed.run_until_cancelled(down(&guest, &served.outlet, &mut reader));
+        down.await.unwrap_or(Ok(()))
+    };
+    // What came before a client closed its channel was meant to arrive.
+    let drained = async {
+        served.closed.cancelled().await;
+        sleep(DRAIN_MAX).await;
     };
     let end = tokio::select! {
-        carried = carrying => match carried {
-            Ok(()) => "ended".to_owned(),
+        carried = async { tokio::try_join!(down, up(&served.intake, &mut writer)) } => match carried {
+            Ok(_) => "ended".to_owned(),
             Err(error) => error.to_string(),
         },
-        () = served.closed.cancelled() => "closed".to_owned(),
+        () = drained => "closed".to_owned(),
+        () = guest.left.cancelled() => "left".to_owned(),
         () = guest.expelled.cancelled() => "expelled".to_owned(),
     };
     guest.done(&served, end).await;

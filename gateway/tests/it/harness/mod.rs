@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sandbox_gateway::hostkeys::HostKeys;
 use sandbox_gateway::{Bounds, Gateway};
@@ -84,9 +84,12 @@ impl Stage {
         let key = Key::new(directory.path(), "id");
         let house = House::new(socket, &key.public);
         let keys = Arc::new(HostKeys::open(directory.path()).unwrap());
-        let gateway = Gateway::new(Arc::clone(&house) as _, keys, bounds);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let host_key = keys.announced(SystemTime::now()).unwrap().remove(0);
+        let known = format!("[127.0.0.1]:{} {host_key}\n", address.port());
+        std::fs::write(directory.path().join("known"), known).unwrap();
+        let gateway = Gateway::new(Arc::clone(&house) as _, keys, bounds);
         let stopped = stop.clone();
         let served = tokio::spawn(async move { gateway.serve(listener, stopped).await });
         Self { house, address, stop, key, served: Some(served), _sidecar: sidecar, directory }
@@ -109,7 +112,7 @@ impl Stage {
         let mut options =
             vec!["-F".to_owned(), "/dev/null".to_owned(), "-i".to_owned(), key.file.display().to_string()];
         for option in [
-            "StrictHostKeyChecking=accept-new",
+            "StrictHostKeyChecking=yes",
             "IdentitiesOnly=yes",
             "BatchMode=yes",
             "ConnectTimeout=20",
