@@ -138,9 +138,8 @@ impl Channel {
     /// Waits for the end of program and connection.
     pub(super) async fn end(&mut self) -> Exit {
         let exit = loop {
-            match self.next().await.expect("the connection ended without the program's end") {
-                Some(exit) => break exit,
-                None => {}
+            if let Some(exit) = self.next().await.expect("the connection ended without the program's end") {
+                break exit;
             }
         };
         assert_eq!(self.next().await, None);

@@ -52,26 +52,28 @@ async fn the_time_from_a_start_to_its_end() {
     eprintln!("from start to exit, connecting included: {:?}", begun.elapsed() / ROUNDS);
 }
 
-/// What the process `pid` has to itself, in KiB.
-fn own_kb(pid: &str) -> u64 {
+/// A figure of the memory of the process `pid`, in KiB.
+fn memory_kb(pid: &str, figure: &str) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-    let figures = rollup.lines().filter(|line| line.starts_with("Private_"));
-    figures.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+    let line = rollup.lines().find_map(|line| line.strip_prefix(figure)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[tokio::test]
 #[ignore = "measures"]
 async fn the_memory_of_an_idle_channel() {
-    const CHANNELS: u64 = 200;
+    const CHANNELS: u64 = 400;
     let sidecar = Sidecar::start();
-    let mut first = Channel::sh(&sidecar, "echo $PPID > supervisor; exec sleep 1000").await;
+    let mut all = vec![Channel::sh(&sidecar, "echo $PPID > supervisor; exec sleep 1000").await];
     let supervisor = sidecar.file("supervisor").await;
-    let before = own_kb("self");
-    let mut all = Vec::new();
+    let before = memory_kb("self", "Anonymous");
     for _ in 0..CHANNELS {
         all.push(Channel::sh(&sidecar, "exec sleep 1000").await);
     }
-    eprintln!("an idle channel, its client included: {} KiB", own_kb("self").saturating_sub(before) / CHANNELS);
-    eprintln!("its supervisor: {} KiB", own_kb(&supervisor));
-    first.say(ToProgram::End).await;
+    let after = memory_kb("self", "Anonymous").saturating_sub(before);
+    eprintln!("idle channels, their client included: {after} KiB for {CHANNELS}");
+    eprintln!("a supervisor: {} KiB of its own", memory_kb(&supervisor, "Private_Dirty"));
+    for mut channel in all {
+        channel.say(ToProgram::End).await;
+    }
 }
