@@ -76,13 +76,21 @@ pub(super) const fn ended_by(signal: i32) -> Exit {
 impl Channel {
     /// A connection on which nothing was said yet.
     pub(super) async fn open(sidecar: &Sidecar) -> Self {
-        let (stream, _) = opened(&sidecar.socket, ROUTE, PROTOCOL).await.unwrap();
+        Self::open_at(&sidecar.socket).await
+    }
+
+    async fn open_at(socket: &Path) -> Self {
+        let (stream, _) = opened(socket, ROUTE, PROTOCOL).await.unwrap();
         let (reader, writer) = split(stream);
         Self { reader: Reader(reader), writer: Writer(writer), stdout: Vec::new(), stderr: Vec::new(), taken: 0 }
     }
 
     pub(super) async fn start(sidecar: &Sidecar, start: Start) -> Self {
-        let mut channel = Self::open(sidecar).await;
+        Self::start_at(&sidecar.socket, start).await
+    }
+
+    pub(super) async fn start_at(socket: &Path, start: Start) -> Self {
+        let mut channel = Self::open_at(socket).await;
         channel.say(ToProgram::Start(start)).await;
         assert_eq!(channel.reader.frame().await, Some(FromProgram::Started));
         channel
