@@ -1,6 +1,7 @@
 //! An operator's end of a channel.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use http_body_util::{BodyExt as _, Empty};
@@ -174,6 +175,13 @@ impl Writer {
     /// Sends what may be no frame.
     pub(super) async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends what may cost the connection, and so may find it closed.
+    pub(super) async fn provoke(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.0.write_all(bytes).await {
+            assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+        }
     }
 }
 

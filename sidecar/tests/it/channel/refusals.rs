@@ -22,10 +22,10 @@ async fn cut_off(frames: &[ToProgram], rest: &[u8]) {
     let sidecar = Sidecar::start();
     let mut channel = Channel::sh(&sidecar, WAITING).await;
     channel.until("ready\n").await;
-    for frame in frames {
-        channel.say(frame.clone()).await;
-    }
-    channel.writer.send(rest).await;
+    let mut bytes = BytesMut::new();
+    frames.iter().for_each(|frame| frame.encode(&mut bytes));
+    bytes.extend_from_slice(rest);
+    channel.writer.provoke(&bytes).await;
     channel.closed().await;
     std::fs::write(sidecar.workspace().join("go"), "").unwrap();
     assert_eq!(sidecar.file("after").await, "went-on");
@@ -51,7 +51,7 @@ async fn a_window_that_is_overrun_ends_the_connection_and_one_that_is_filled_doe
     }
     std::fs::write(sidecar.workspace().join("go"), "").unwrap();
     assert_eq!(channel.end().await, exited(0));
-    // What fits into a pipe is taken at once and not told yet: it counts.
+    // More than the window and all that a pipe takes.
     cut_off(&[filled, vec![ToProgram::Stdin(vec![0; CHANNEL_FRAME_BYTES_MAX].into()); 5]].concat(), b"").await;
 }
 
