@@ -3,18 +3,25 @@
 //! `GET /channel` with `Upgrade: sandbox-channel`: a program. After the answer 101 both sides send *frames*: a kind (1
 //! byte), a length (4 bytes, big-endian) and so many bytes. The first is the operator's [`Start`]; the answer is `STARTED`
 //! or `REFUSED`, and after that come stdin one way, stdout and stderr the other, and at last `EXIT`, before which all
-//! output has been sent that was written to streams that are closed by then. The operator sends stdin within
-//! [`CHANNEL_WINDOW_BYTES`](crate::limits::CHANNEL_WINDOW_BYTES) of what it was told to be `TAKEN`, so that a signal never
-//! waits behind it. When the operator closes the connection, a program's terminal is hung up, its pipes are closed, and
-//! what it left running goes on; with `END` everything that it started is killed.
+//! has been sent that the program itself wrote; what it left running may go on to write where nobody reads any more, and
+//! is waited for a moment only. Where there are as many channels as may be, the request is refused before its upgrade.
+//!
+//! The operator sends stdin within [`CHANNEL_WINDOW_BYTES`](crate::limits::CHANNEL_WINDOW_BYTES) of what it was told to be
+//! `TAKEN`, so that a signal never waits behind it; it is told in pieces of a quarter of that, and also of what a program
+//! does not read any more. The end of stdin closes a pipe and does nothing to a terminal, in which it would be typed.
+//! Whoever sends more, or what is no frame here, loses the connection.
+//!
+//! When the connection ends, a program's terminal is hung up, its pipes are closed, and it goes on as it likes, with what
+//! it left running; with `END` everything that it started is killed, and `EXIT` tells so where the operator waits for it.
 //!
 //! `GET /unix?path=…` with `Upgrade: tcp`: bare bytes to and from a Unix socket, opened as the agent. Relative paths start
-//! at the workspace.
+//! at the workspace. What takes no connection is refused as `port_closed`.
 //!
 //! `GET /listen` with a [`ListenQuery`] and `Upgrade: sandbox-listen`: the sidecar listens inside as long as the
 //! connection is open. The answer 101 has `x-listen-port` or `x-listen-path`. Each connection that comes is told as one
 //! [`Arrival`]; the operator fetches it by `GET /accepted/{id}` with `Upgrade: tcp`, or it is closed after
-//! [`CHANNEL_ARRIVAL_S`](crate::limits::CHANNEL_ARRIVAL_S).
+//! [`CHANNEL_ARRIVAL_S`](crate::limits::CHANNEL_ARRIVAL_S). What is taken already, or not the agent's to make, is refused as
+//! `conflict`, a port of the sidecar's as `port_reserved`. The path goes when listening ends.
 
 use std::collections::BTreeMap;
 

@@ -117,8 +117,9 @@ pub const TUNNEL_PING: Duration = Duration::from_secs(30);
 pub const CHANNEL_START_READ_MAX: Duration = Duration::from_secs(10);
 /// Bytes read from a program at once as long as it writes little.
 pub const CHANNEL_READ_BYTES_MIN: usize = 8 * 1024;
-/// Bytes that a pipe of a program's holds while much flows.
-pub const CHANNEL_PIPE_BYTES: usize = 1024 * 1024;
+/// Bytes that a pipe of a program's holds while much flows: a frame. More would be faster by little, and the kernel counts
+/// what all pipes of a machine's user hold, those of all its sandboxes together.
+pub const CHANNEL_PIPE_BYTES: usize = 256 * 1024;
 /// Bytes that a pipe holds as the kernel makes it.
 pub const PIPE_BYTES: usize = 64 * 1024;
 /// Silence after which a channel lets go of the memory by which bytes flow.

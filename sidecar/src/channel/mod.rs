@@ -33,6 +33,7 @@ pub(crate) use self::program::Program;
 pub use self::program::login_shell;
 pub use self::socket::OpenSocket;
 use crate::exec::Identity;
+use crate::limits::CHANNEL_START_READ_MAX;
 
 /// What channels are opened with.
 #[derive(Debug, Clone)]
@@ -58,6 +59,8 @@ pub struct Settings {
 pub struct Bounds {
     /// Channels to programs.
     pub channels_max: usize,
+    /// Time for the first frame of one.
+    pub start_read_max: Duration,
     /// Sockets that are listened at.
     pub listeners_max: usize,
     /// Connections to one of them that wait to be fetched.
@@ -70,6 +73,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             channels_max: CHANNELS_MAX,
+            start_read_max: CHANNEL_START_READ_MAX,
             listeners_max: LISTENERS_MAX,
             arrivals_max: CHANNEL_ARRIVALS_MAX,
             arrival_max: Duration::from_secs(CHANNEL_ARRIVAL_S),
@@ -104,6 +108,11 @@ impl Channels {
     /// There are as many as may be.
     pub(crate) fn place(&self) -> Result<Place, ChannelError> {
         Arc::clone(&self.room).try_acquire_owned().map(Place).map_err(|_| ChannelError::Full)
+    }
+
+    /// Time for what says which program it is to be.
+    pub(crate) fn start_read_max(&self) -> Duration {
+        self.settings.bounds.start_read_max
     }
 
     /// Starts a program.

@@ -212,3 +212,51 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use nix::fcntl::OFlag;
+    use nix::unistd::{pipe2, write};
+    use sandbox_protocol::channel::stdout_head;
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex, split};
+    use tokio::time::interval;
+
+    use super::*;
+
+    /// Fills the pipe, and waits until all of that has come.
+    async fn filled(pipe: &OwnedFd, operator: &mut DuplexStream) {
+        let mut left = write(pipe, &[7; PIPE_BYTES]).unwrap();
+        assert_eq!(left, PIPE_BYTES);
+        while left > 0 {
+            let mut head = [0; FRAME_HEAD_BYTES];
+            operator.read_exact(&mut head).await.unwrap();
+            let length = u32::from_be_bytes(head[1..].try_into().unwrap()) as usize;
+            operator.read_exact(&mut vec![0; length]).await.unwrap();
+            left -= length;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pipe_has_more_room_while_much_flows_and_gives_it_back_when_it_is_silent() {
+        let (reading, writing) = pipe2(OFlag::O_CLOEXEC).unwrap();
+        let (ours, mut operator) = duplex(2 * PIPE_BYTES);
+        let (pipe, teller) = (Receiver::from_owned_fd(reading).unwrap(), Teller::new(split(ours).1));
+        let source = Source { pipe: &pipe, head: stdout_head, closes: Closes::ForGood };
+        let room = |pipe: &OwnedFd| fcntl(pipe, FcntlArg::F_GETPIPE_SZ).unwrap() as usize;
+        let watching = async {
+            filled(&writing, &mut operator).await;
+            filled(&writing, &mut operator).await;
+            assert_eq!(room(&writing), CHANNEL_PIPE_BYTES);
+            let mut look = interval(CHANNEL_IDLE);
+            while room(&writing) != PIPE_BYTES {
+                look.tick().await;
+            }
+            drop(writing);
+        };
+        let ended = CancellationToken::new();
+        let (pumped, ()) = tokio::join!(pump(source, &teller, &ended), watching);
+        pumped.unwrap();
+    }
+}

@@ -139,7 +139,7 @@ fn command(wish: Wish, settings: &Settings) -> Result<Command, ChannelError> {
         }
         Wish::Sftp => {
             let mut command = clean(&settings.program, workspace, environment);
-            command.arg0("sandbox-sftp").arg("serve-sftp");
+            command.arg0("sandbox-sftp").arg("serve-sftp").arg("--workspace").arg(workspace);
             command
         }
     })

@@ -106,9 +106,9 @@ impl Waiting {
 
     fn take(&mut self) -> Option<Bytes> {
         let part = self.parts.pop_front().or_else(|| (!self.tail.is_empty()).then(|| self.tail.split().freeze()));
-        if self.parts.is_empty() {
-            // Whoever is silent now holds no memory.
-            (self.parts, self.tail) = (VecDeque::new(), std::mem::take(&mut self.tail));
+        if self.parts.is_empty() && self.tail.is_empty() {
+            // Where nothing waits, nothing is held.
+            (self.parts, self.tail) = (VecDeque::new(), BytesMut::new());
         }
         part
     }

@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use super::error::{ApiError, bad_query, channel_refusal};
 use super::upgraded::{self, Upgraded};
 use crate::channel::{Accepted, ChannelError, Channels, Listening, Program, frames};
-use crate::limits::CHANNEL_START_READ_MAX;
 
 /// What the routes share.
 #[derive(Debug, Clone)]
@@ -48,7 +47,7 @@ pub(super) async fn program(State(shared): State<Shared>, mut request: Request) 
 
 /// The program that the first frame asks for.
 async fn started(operator: &mut Stream, channels: &Channels) -> Result<Program, ChannelError> {
-    match timeout(CHANNEL_START_READ_MAX, frames::next(operator)).await {
+    match timeout(channels.start_read_max(), frames::next(operator)).await {
         Ok(Ok(ToProgram::Start(start))) => channels.start(start).await,
         Ok(Ok(_) | Err(_)) | Err(_) => Err(ChannelError::NoStart),
     }

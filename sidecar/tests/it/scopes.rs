@@ -22,7 +22,8 @@ async fn asked(sidecar: &Sidecar, path: &str, token: &str) -> (StatusCode, Strin
 #[tokio::test]
 async fn every_route_opens_to_tickets_of_its_scope_and_to_no_other() {
     let sidecar = Sidecar::start();
-    let admin = [("/snapshot", Demand::Scope(SidecarScope::Admin)), ("/else", Demand::Scope(SidecarScope::Admin))];
+    let admin = ["/snapshot", "/channel", "/unix", "/listen", "/accepted/1", "/else"];
+    let admin = admin.map(|path| (path, Demand::Scope(SidecarScope::Admin)));
     for (path, demand) in DEMANDS.into_iter().chain(admin) {
         for scope in SidecarScope::ALL {
             let opens = match demand {

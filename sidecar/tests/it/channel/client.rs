@@ -1,6 +1,7 @@
 //! An operator's end of a channel.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use http_body_util::{BodyExt as _, Empty};
@@ -76,13 +77,21 @@ pub(super) const fn ended_by(signal: i32) -> Exit {
 impl Channel {
     /// A connection on which nothing was said yet.
     pub(super) async fn open(sidecar: &Sidecar) -> Self {
-        let (stream, _) = opened(&sidecar.socket, ROUTE, PROTOCOL).await.unwrap();
+        Self::open_at(&sidecar.socket).await
+    }
+
+    async fn open_at(socket: &Path) -> Self {
+        let (stream, _) = opened(socket, ROUTE, PROTOCOL).await.unwrap();
         let (reader, writer) = split(stream);
         Self { reader: Reader(reader), writer: Writer(writer), stdout: Vec::new(), stderr: Vec::new(), taken: 0 }
     }
 
     pub(super) async fn start(sidecar: &Sidecar, start: Start) -> Self {
-        let mut channel = Self::open(sidecar).await;
+        Self::start_at(&sidecar.socket, start).await
+    }
+
+    pub(super) async fn start_at(socket: &Path, start: Start) -> Self {
+        let mut channel = Self::open_at(socket).await;
         channel.say(ToProgram::Start(start)).await;
         assert_eq!(channel.reader.frame().await, Some(FromProgram::Started));
         channel
@@ -138,9 +147,8 @@ impl Channel {
     /// Waits for the end of program and connection.
     pub(super) async fn end(&mut self) -> Exit {
         let exit = loop {
-            match self.next().await.expect("the connection ended without the program's end") {
-                Some(exit) => break exit,
-                None => {}
+            if let Some(exit) = self.next().await.expect("the connection ended without the program's end") {
+                break exit;
             }
         };
         assert_eq!(self.next().await, None);
@@ -167,6 +175,13 @@ impl Writer {
     /// Sends what may be no frame.
     pub(super) async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends what may cost the connection, and so may find it closed.
+    pub(super) async fn provoke(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.0.write_all(bytes).await {
+            assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+        }
     }
 }
 

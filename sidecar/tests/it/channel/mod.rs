@@ -1,6 +1,7 @@
 //! Channels to programs, and the sockets that go along, as an operator sees them.
 
 mod client;
+mod hardened;
 mod life;
 mod listen;
 mod program;

@@ -1,9 +1,11 @@
 //! What is no channel, and how many there may be.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use bytes::BytesMut;
 use hyper::{Method, StatusCode};
-use sandbox_protocol::channel::{PROTOCOL, ROUTE, ToProgram, stdin_head};
+use sandbox_protocol::channel::{FromProgram, PROTOCOL, ROUTE, ToProgram, stdin_head};
 use sandbox_protocol::exec::SidecarRefusal;
 use sandbox_protocol::limits::{CHANNEL_FRAME_BYTES_MAX, CHANNEL_WINDOW_BYTES, EXEC_COMMAND_BYTES_MAX};
 use sandbox_sidecar::channel::Bounds;
@@ -20,10 +22,10 @@ async fn cut_off(frames: &[ToProgram], rest: &[u8]) {
     let sidecar = Sidecar::start();
     let mut channel = Channel::sh(&sidecar, WAITING).await;
     channel.until("ready\n").await;
-    for frame in frames {
-        channel.say(frame.clone()).await;
-    }
-    channel.writer.send(rest).await;
+    let mut bytes = BytesMut::new();
+    frames.iter().for_each(|frame| frame.encode(&mut bytes));
+    bytes.extend_from_slice(rest);
+    channel.writer.provoke(&bytes).await;
     channel.closed().await;
     std::fs::write(sidecar.workspace().join("go"), "").unwrap();
     assert_eq!(sidecar.file("after").await, "went-on");
@@ -49,7 +51,7 @@ async fn a_window_that_is_overrun_ends_the_connection_and_one_that_is_filled_doe
     }
     std::fs::write(sidecar.workspace().join("go"), "").unwrap();
     assert_eq!(channel.end().await, exited(0));
-    // What fits into a pipe is taken at once and not told yet: it counts.
+    // More than the window and all that a pipe takes.
     cut_off(&[filled, vec![ToProgram::Stdin(vec![0; CHANNEL_FRAME_BYTES_MAX].into()); 5]].concat(), b"").await;
 }
 
@@ -59,6 +61,24 @@ async fn the_first_frame_is_a_program() {
     for first in [ToProgram::StdinEof, ToProgram::End, ToProgram::Stdin(b"x".to_vec().into())] {
         assert_eq!(Channel::refusal(&sidecar, first).await.code, SidecarRefusal::BadRequest);
     }
+}
+
+#[tokio::test]
+async fn a_first_frame_that_does_not_come_in_time_is_not_waited_for() {
+    let sidecar = Sidecar::bounded(Bounds { start_read_max: Duration::from_millis(50), ..Bounds::default() });
+    let mut channel = Channel::open(&sidecar).await;
+    let Some(FromProgram::Refused(refused)) = channel.reader.frame().await else { panic!("not refused") };
+    assert_eq!(refused.code, SidecarRefusal::BadRequest);
+    let sidecar = Sidecar::start();
+    let mut channel = Channel::open(&sidecar).await;
+    let mut start = BytesMut::new();
+    ToProgram::Start(command("true")).encode(&mut start);
+    // In two pieces, the second after the sidecar has seen the first.
+    channel.writer.send(&start[..7]).await;
+    sidecar.sh("true").await;
+    channel.writer.send(&start[7..]).await;
+    assert_eq!(channel.reader.frame().await, Some(FromProgram::Started));
+    assert_eq!(channel.end().await, exited(0));
 }
 
 #[tokio::test]
