@@ -2,7 +2,7 @@
 //!
 //! [`config`] is read once, [`http`] translates, [`exec`] runs, [`fsp`] speaks its protocol, [`pty`] has terminals,
 //! [`tunnel`] reaches programs, [`events`] tells what happens, [`files`] and [`snapshot`] have the agent's files served
-//! and archived by processes that are the agent ([`http::worker`], [`archive`]), as does [`sftp`] for who comes by SSH,
+//! and archived by processes that are the agent ([`http::worker`], [`archive`]), [`sftp`] is another such process,
 //! [`egress`] is the door out. Not here: anything about chains, operators or containers, and nothing that a customer
 //! could make run as the sidecar's own user.
 
