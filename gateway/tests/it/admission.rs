@@ -91,7 +91,8 @@ async fn who_has_to_leave_is_told_why_within_a_second_and_leaves_nothing_running
         (Over::Sandbox, "the sandbox does not run any more"),
     ] {
         let stage = Stage::start().await;
-        let mut child = stage.ssh(&[], &["touch here; (setsid sleep 1234 &) ; sleep 1235"]).spawn().unwrap();
+        let [left, own] = [1, 2].map(|which| format!("sleep {}{which}", 1_000_000 + std::process::id()));
+        let mut child = stage.ssh(&[], &[&format!("touch here; (setsid {left} &) ; {own}")]).spawn().unwrap();
         until(|| stage.workspace().join("here").exists()).await;
         stage.house.end(over);
         let status = timeout(Duration::from_secs(1), child.wait()).await.expect("still there").unwrap();
@@ -99,10 +100,10 @@ async fn who_has_to_leave_is_told_why_within_a_second_and_leaves_nothing_running
         child.stderr.take().unwrap().read_to_string(&mut stderr).await.unwrap();
         assert!(status.code() == Some(255) && stderr.contains(reason), "{status}: {stderr}");
         if over != Over::Sandbox {
-            until(|| !runs("sleep 1234") && !runs("sleep 1235")).await;
+            until(|| !runs(&left) && !runs(&own)).await;
         }
         until(|| stage.house.audit().iter().any(|event| matches!(event, AuditEvent::Left { .. }))).await;
-        std::process::Command::new("pkill").args(["-f", "sleep 123[45]"]).status().unwrap();
+        std::process::Command::new("pkill").args(["-f", &format!("{left}|{own}")]).status().unwrap();
     }
 }
 
