@@ -4,4 +4,5 @@
 //! by the sandbox's sidecar ([`sandbox_protocol::channel`]); nothing of a customer runs here. When access is withdrawn, or
 //! the sandbox is no more, the connection ends.
 
+pub mod hostkeys;
 pub mod ports;
