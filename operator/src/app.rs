@@ -203,10 +203,7 @@ impl Node {
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
         let upkeep = keep_host(containers.clone(), (&fleet, &records), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
-        let depth = (height.clone(), confirmations(&config, &chain));
-        let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
-        tokio::spawn(outbox_task.run());
-
+        let outbox = send_off(&config, &chain, (&records, &sender), height.clone());
         let operations = Operations {
             chain: chain.clone(),
             records: records.clone(),
@@ -219,13 +216,11 @@ impl Node {
             me,
         };
         operations.clone().start(&config, height.clone(), &stop);
-        let ssh = front.as_ref().map(Front::offer);
-        let letting_in = operations.let_in(front, sidecars.clone(), &stop)?;
+        let (ssh, letting_in) = operations.let_in(front, sidecars.clone(), &stop)?;
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
         let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
-        let inside = (snapshots.clone(), sidecars.clone());
-        door.open(served(operations, &config, &key, height.clone(), (inside, ssh.clone())))?;
+        door.open(served(operations, &config, &key, height.clone(), (&snapshots, &sidecars, &ssh)))?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -304,17 +299,31 @@ fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, K
     Ok((fleet, Keeping { task, stop }))
 }
 
+/// Starts what brings answers onto the chain.
+fn send_off(
+    config: &Config,
+    chain: &Chain,
+    (records, sender): (&Records, &Sender),
+    height: watch::Receiver<u64>,
+) -> Outbox {
+    let depth = (height, confirmations(config, chain));
+    let (outbox, task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
+    tokio::spawn(task.run());
+    outbox
+}
+
 /// What the API answers from.
 fn served(
     parts: Operations,
     config: &Config,
     key: &PrivateKeySigner,
     head: watch::Receiver<u64>,
-    ((snapshots, sidecars), ssh): ((Arc<Stores>, Arc<SocketSidecars>), Option<SshOffer>),
+    (snapshots, sidecars, ssh): (&Arc<Stores>, &Arc<SocketSidecars>, &Option<SshOffer>),
 ) -> Api {
     let Operations { chain, records, fleet, metrics, me, .. } = parts;
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
     let url = config.offer.api_url.clone();
+    let (snapshots, sidecars, ssh) = (snapshots.clone(), sidecars.clone(), ssh.clone());
     Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars, ssh }
 }
 

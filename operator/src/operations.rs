@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::outside::Proxy;
 use crate::records::Records;
 use crate::sidecars::SocketSidecars;
-use crate::ssh::{Audit, Front, FrontError, LettingIn, SandboxDoors};
+use crate::ssh::{Audit, Front, FrontError, LettingIn, SandboxDoors, SshOffer};
 
 /// The parts of a running node that its operation takes. Clones share them.
 #[derive(Clone)]
@@ -36,18 +36,18 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// Lets customers in over SSH, where there is a gateway, until `stop`.
+    /// Lets customers in over SSH, where there is a gateway, until `stop`; what they are told of it.
     pub(crate) fn let_in(
         &self,
         front: Option<Front>,
         sidecars: Arc<SocketSidecars>,
         stop: &CancellationToken,
-    ) -> Result<Option<LettingIn>, FrontError> {
-        let Some(front) = front else { return Ok(None) };
+    ) -> Result<(Option<SshOffer>, Option<LettingIn>), FrontError> {
+        let Some(front) = front else { return Ok((None, None)) };
         let audit = Audit::open(front.data_dir())?;
         let (fleet, proxy, stop) = (self.fleet.clone(), self.proxy.clone(), stop.clone());
         let doors = SandboxDoors { fleet, sidecars, proxy, audit, stop: stop.clone() };
-        Ok(Some(front.let_in(doors, stop)))
+        Ok((Some(front.offer()), Some(front.let_in(doors, stop))))
     }
 
     /// Starts what tells of the node, and lets its operator tell it something. It ends with `stop` and is waited for by nobody.

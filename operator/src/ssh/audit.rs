@@ -145,7 +145,7 @@ impl Writer {
         while let Ok(order) = waiting.recv() {
             let done = match order {
                 Order::Note(at, entry) => self.write(at, left_out.swap(0, Ordering::Relaxed), &entry),
-                Order::Tell(tell) => self.file.sync_all().map(|()| drop(tell.try_send(()))),
+                Order::Tell(tell) => self.file.sync_all().and_then(|()| tell.try_send(()).map_err(io::Error::other)),
             };
             if let Err(error) = done {
                 tracing::error!(%error, "the SSH gateway's audit cannot be written");
