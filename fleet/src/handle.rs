@@ -344,6 +344,12 @@ impl Fleet {
         self.tell(Command::Head(block)).await;
     }
 
+    /// Tells the height of the chain by which SSH keys open sandboxes. No call holds it up, as one may hold up the height by
+    /// which sandboxes end.
+    pub fn reached(&self, block: u64) {
+        self.directory.advance(block);
+    }
+
     /// Tells that a service ended, and its sandboxes with it.
     pub async fn service_ended(&self, service: u64) {
         self.tell(Command::ServiceEnded(service)).await;

@@ -290,7 +290,6 @@ impl Keeper {
 
     /// Ends what has expired, and warns those that soon will.
     fn keep_time(&self, block: u64) {
-        self.directory.advance(block);
         self.end_where(EndReason::Expired, |sandbox| sandbox.expires_at_block.is_some_and(|expiry| expiry < block));
         for handle in self.drivers.values() {
             let near = {

@@ -117,6 +117,10 @@ impl SshKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::fakes::{OWNER, ssh_key};
 
@@ -157,6 +161,36 @@ mod tests {
         assert_eq!(keys.change(KeyChange::Revoke(ssh_key(1)), None), Ok(true));
         assert_eq!(keys.change(KeyChange::Revoke(ssh_key(1)), None), Ok(false));
         assert!(keys.is_empty());
+    }
+
+    proptest! {
+        /// Against what a map would say, with the head only ever rising.
+        #[test]
+        fn keys_are_what_was_admitted_last_and_not_revoked(
+            steps in prop::collection::vec((0_u8..8, 0_u8..3, prop::option::of(0_u64..40), 0_u64..2), 0..200)
+        ) {
+            let (mut keys, mut model, mut head) = (SshKeys::default(), BTreeMap::new(), 0);
+            for (number, what, end, blocks) in steps {
+                head += blocks;
+                let changed = if what == 0 {
+                    let was_there = model.remove(&number).is_some();
+                    prop_assert_eq!(keys.change(KeyChange::Revoke(ssh_key(number)), Some(head)), Ok(was_there));
+                    was_there
+                } else {
+                    let is_new = model.insert(number, end) != Some(end);
+                    prop_assert_eq!(keys.change(KeyChange::Admit(entry(number, end)), Some(head)), Ok(is_new));
+                    is_new
+                };
+                prop_assert_eq!(keys.iter().count(), model.len(), "changed: {}", changed);
+                for number in 0..8 {
+                    let standing = model.get(&number).map(|end| match end {
+                        Some(at_block) if *at_block < head => Standing::Expired { at_block: *at_block },
+                        _ => Standing::Open,
+                    });
+                    prop_assert_eq!(keys.standing(&ssh_key(number), Some(head)), standing);
+                }
+            }
+        }
     }
 
     #[test]

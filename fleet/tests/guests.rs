@@ -24,16 +24,10 @@ fn id() -> SandboxId {
 async fn opened() -> (Node, Guest) {
     let node = Node::start(Arc::new(FakeWorld::default()), (2, 2), Vec::new());
     node.fleet.create(sandbox(0)).await.unwrap();
-    told(&node, 1).await;
+    node.fleet.reached(1);
     node.fleet.admit_key(id(), OWNER, ssh_key(1), Some(100)).await.unwrap();
     let guest = node.fleet.guest(id(), &ssh_key(1)).unwrap();
     (node, guest)
-}
-
-/// Tells the height, and returns once the keeper has heard it.
-async fn told(node: &Node, block: u64) {
-    node.fleet.head(block).await;
-    node.fleet.count().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,9 +66,9 @@ async fn a_guest_leaves_when_its_key_is_revoked_and_revoking_twice_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn a_guest_stays_in_its_keys_last_block_and_leaves_in_the_next() {
     let (node, guest) = opened().await;
-    told(&node, 100).await;
+    node.fleet.reached(100);
     assert!(still_waits(guest.departure()).await);
-    told(&node, 101).await;
+    node.fleet.reached(101);
     assert_eq!(guest.departure().await, Departure::Expired);
     assert_eq!(node.fleet.standing(id(), &ssh_key(1)), Some(Standing::Expired { at_block: 100 }));
     assert_eq!(node.fleet.guest(id(), &ssh_key(1)).unwrap_err(), NoGuest::Expired { at_block: 100 });
@@ -118,7 +112,7 @@ async fn keys_outlast_a_restart_and_those_with_an_end_wait_for_the_first_block()
     node.fleet.count().await.unwrap();
     assert_eq!(node.fleet.guest(id(), &ssh_key(1)).unwrap_err(), NoGuest::Later);
     assert!(node.fleet.guest(id(), &ssh_key(2)).is_ok());
-    told(&node, 100).await;
+    node.fleet.reached(100);
     assert!(node.fleet.guest(id(), &ssh_key(1)).is_ok());
 }
 

@@ -1,5 +1,8 @@
 //! Who may come over SSH: keys by jobs and over HTTP, what their answers prove, and what the command line makes of it.
 
+use std::path::Path;
+use std::process::Command;
+use std::str::FromStr as _;
 use std::time::Duration;
 
 use alloy::sol_types::SolValue as _;
@@ -84,6 +87,15 @@ impl Guests {
 fn key(number: u8) -> PublicKey {
     let part = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
     PublicKey::from_wire(&[part(b"ssh-ed25519"), part(&[number; 32])].concat()).expect("a key")
+}
+
+/// What OpenSSH makes of a block of configuration.
+fn openssh_reads(file: &Path, block: &str, host: &str) -> Result<String> {
+    std::fs::write(file, block)?;
+    let read = Command::new("ssh").arg("-G").arg("-F").arg(file).arg(host).output().context("no ssh")?;
+    let (code, stdout, stderr) = shown(&read);
+    ensure!(code == Some(0), "{stderr}");
+    Ok(stdout)
 }
 
 fn ends(keys: &SshKeysBody) -> Vec<(PublicKey, Option<u64>, bool)> {
@@ -198,10 +210,26 @@ async fn a_block_of_configuration_names_the_host_that_was_announced_and_no_other
     ] {
         assert!(block.lines().any(|found| found == line), "{line} in {block}");
     }
+    let read = openssh_reads(&dir.join("block"), block, id)?;
+    let user = format!("user {id}");
+    let file_of_host = format!("userknownhostsfile {}", known.display());
+    for line in ["hostname 127.0.0.1", "port 2222", &user, "stricthostkeychecking true", &file_of_host] {
+        assert!(read.lines().any(|found| found == line), "{line} in {read}");
+    }
     let announced = guests.host_keys("show")?["host_keys"][0].as_str().context("no key")?.to_owned();
     assert_eq!(std::fs::read_to_string(&known)?, format!("sandbox-operator-{operator} {announced}\n"));
     customer.text(&["ssh-key", "rm", id, &key(7).fingerprint()]).await?;
     assert_eq!(customer.text(&["ssh-key", "ls", id]).await?, "");
+
+    // Who has no key gets one, which is kept.
+    customer.text(&["ssh-config", id, "--ttl-blocks", "50"]).await?;
+    let own = PublicKey::from_str(&std::fs::read_to_string(dir.join("ssh/id_ed25519.pub"))?)?;
+    let listed = customer.text(&["ssh-key", "ls", id]).await?;
+    assert!(listed.starts_with(&own.fingerprint()) && listed.contains("until block "), "{listed}");
+    let kept = customer.text(&["ssh-config", id]).await?;
+    assert!(kept.contains(&dir.join("ssh/id_ed25519").display().to_string()), "{kept}");
+    assert_eq!(customer.text(&["ssh-key", "ls", id]).await?, listed, "its end is not moved unasked");
+    customer.text(&["ssh-key", "rm", id, &dir.join("ssh/id_ed25519").display().to_string()]).await?;
 
     // A restart changes nothing; another key without a rotation is somebody else.
     guests.world.node.stop().await?;

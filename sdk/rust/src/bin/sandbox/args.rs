@@ -29,7 +29,7 @@ Settings (an option wins over its variable):
   SANDBOX_RPC_URL     HTTP endpoint of a node; default: the one in the addresses file
   SANDBOX_KEY         private key as hex; or SANDBOX_KEY_FILE, a file that holds it
   SANDBOX_SERVICE     service in which `create` creates, and whose operators are asked
-  SANDBOX_CONFIG_DIR  where `login` keeps tokens; default: sandbox in XDG_CONFIG_HOME or ~/.config
+  SANDBOX_CONFIG_DIR  where tokens, SSH keys and known hosts are kept; default: sandbox in XDG_CONFIG_HOME or ~/.config
 
 Exit codes:
     0  done                     2  wrong usage or settings
