@@ -21,6 +21,7 @@ fn id() -> SandboxId {
 }
 
 /// A running sandbox that a key opens up to block 100, in block 1.
+#[allow(clippy::unwrap_used)] // what fails here fails the test
 async fn opened() -> (Node, Guest) {
     let node = Node::start(Arc::new(FakeWorld::default()), (2, 2), Vec::new());
     node.fleet.create(sandbox(0)).await.unwrap();

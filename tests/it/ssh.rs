@@ -84,6 +84,7 @@ impl Guests {
     }
 }
 
+#[allow(clippy::expect_used)] // of a form that is taken
 fn key(number: u8) -> PublicKey {
     let part = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
     PublicKey::from_wire(&[part(b"ssh-ed25519"), part(&[number; 32])].concat()).expect("a key")
