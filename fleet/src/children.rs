@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::handle::View;
+use crate::keys::SshKeys;
 use crate::limits::{CHILD_NAME_BYTES_MAX, CHILDREN_WAITING_MAX};
 use crate::request::SandboxSpec;
 use crate::sandbox::{Phase, Sandbox};
@@ -87,6 +88,7 @@ impl ChildOrder {
             expires_at_block: self.expires_at_block,
             warned: false,
             child: Some(self.name.clone()),
+            ssh_keys: SshKeys::default(),
             phase: Phase::Requested,
         }
     }

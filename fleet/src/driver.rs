@@ -12,10 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::Activity;
+use crate::handle::over;
+use crate::keeper::answer;
+use crate::keys::KeyChange;
 use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::ports::{Containers, Egress, PortError, Sandboxes, Sidecars, Snapshots};
 use crate::request::SnapshotUri;
@@ -53,6 +56,17 @@ pub(crate) enum Told {
     Event(Event),
     /// The sandbox's expiry block is near.
     EndIsNear,
+    /// Its keys are to be changed, at this head.
+    Keys(KeyChange, Option<u64>, oneshot::Sender<Result<Rekeyed, Failure>>),
+}
+
+/// A sandbox whose keys are as they were asked to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rekeyed {
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// Whether they were otherwise before.
+    pub changed: bool,
 }
 
 /// The effect under way, if any; it ends with the event that tells its outcome.
@@ -91,6 +105,10 @@ impl Driver {
                 Told::Event(event) => event,
                 Told::EndIsNear => {
                     self.warn().await;
+                    continue;
+                }
+                Told::Keys(change, head, reply) => {
+                    answer(reply, self.rekey(change, head).await);
                     continue;
                 }
             };
@@ -134,6 +152,20 @@ impl Driver {
             self.save(&sandbox).await;
             self.published.send_replace(sandbox);
         }
+    }
+
+    /// Changes the keys, durably before anybody hears of it.
+    async fn rekey(&self, change: KeyChange, head: Option<u64>) -> Result<Rekeyed, Failure> {
+        let mut sandbox = self.published.borrow().clone();
+        if !sandbox.lives() {
+            return Err(over(&sandbox));
+        }
+        let changed = sandbox.ssh_keys.change(change, head)?;
+        if changed {
+            self.save(&sandbox).await;
+            self.published.send_replace(sandbox.clone());
+        }
+        Ok(Rekeyed { sandbox, changed })
     }
 
     async fn next(&mut self, waiting: &mut VecDeque<Told>, under_way: &mut UnderWay) -> Option<Told> {

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use alloy_primitives::Address;
 use async_trait::async_trait;
 use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd, ExecReply};
+use sandbox_protocol::ssh::PublicKey;
 use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 
 use crate::Ports;
 use crate::children::{ChildName, ChildOrder};
+use crate::keys::SshKeys;
 use crate::ports::{
     Containers, Egress, Pipe, PortError, Sandboxes, SidecarError, Sidecars, Snapshot, SnapshotOrder, Snapshots,
 };
@@ -138,6 +140,7 @@ pub fn sandbox(call: u64) -> Sandbox {
         expires_at_block: None,
         warned: false,
         child: None,
+        ssh_keys: SshKeys::default(),
         phase: Phase::Requested,
     }
 }
@@ -148,6 +151,14 @@ pub fn child(call: u64, name: &str) -> ChildOrder {
     let Sandbox { id, owner, spec, expires_at_block, .. } = sandbox(call);
     let name = ChildName::parse(name).expect("a name");
     ChildOrder { parent: id.origin, name, owner, spec, expires_at_block }
+}
+
+/// An ed25519 key that nobody has the private half of.
+#[allow(clippy::expect_used)] // of a form that is taken
+pub fn ssh_key(number: u8) -> PublicKey {
+    let kind = b"ssh-ed25519";
+    let part = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+    PublicKey::from_wire(&[part(kind), part(&[number; 32])].concat()).expect("a key")
 }
 
 /// A place for snapshots.

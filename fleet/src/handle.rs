@@ -3,12 +3,16 @@
 //! Who names a customer is refused unless the sandbox is that customer's. Every wait is for a phase.
 
 use alloy_primitives::Address;
+use sandbox_protocol::ssh::PublicKey;
 use sandbox_protocol::{CallKey, Failure, FailureCode, SandboxId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::activity::{Activity, Use};
 use crate::children::{ChildOrder, Waiting};
+use crate::driver::Rekeyed;
+use crate::guests::{Directory, Guest, NoGuest};
 use crate::keeper::Command;
+use crate::keys::{KeyChange, SshKey, Standing};
 use crate::request::SnapshotUri;
 use crate::sandbox::{EndReason, Event, Instance, Phase, Sandbox, StopReason};
 
@@ -30,6 +34,7 @@ pub enum Unfinished {
 #[derive(Clone)]
 pub struct Fleet {
     commands: mpsc::Sender<Command>,
+    directory: Directory,
 }
 
 /// A running sandbox in use: it is not idle until this is dropped.
@@ -77,13 +82,13 @@ impl Stay {
     }
 }
 
-fn runs(sandbox: &Sandbox, entered: &Instance) -> bool {
+pub(crate) fn runs(sandbox: &Sandbox, entered: &Instance) -> bool {
     matches!(&sandbox.phase, Phase::Running(instance) if instance == entered)
 }
 
 impl Fleet {
-    pub(crate) const fn new(commands: mpsc::Sender<Command>) -> Self {
-        Self { commands }
+    pub(crate) const fn new(commands: mpsc::Sender<Command>, directory: Directory) -> Self {
+        Self { commands, directory }
     }
 
     /// Creates a sandbox and waits until it runs. A repeat of an id finds the sandbox that exists.
@@ -233,6 +238,62 @@ impl Fleet {
         }
     }
 
+    /// Has a key open a sandbox of `owner`, in whatever phase it lives; for one that does already, the new end replaces the
+    /// former one.
+    ///
+    /// # Errors
+    /// It is not known, not this customer's, or at its end; or as many keys as may be open it already.
+    pub async fn admit_key(
+        &self,
+        id: SandboxId,
+        owner: Address,
+        key: PublicKey,
+        expires_at_block: Option<u64>,
+    ) -> Result<Rekeyed, Unfinished> {
+        self.find(id, owner).await?;
+        let key = SshKey { key, expires_at_block, admitted_by: owner };
+        Ok(self.ask(|reply| Command::Rekey(id, KeyChange::Admit(key), reply)).await??)
+    }
+
+    /// Has a key open a sandbox of `owner` no more, and who came with it leave. One that does not open it is left as it is.
+    ///
+    /// # Errors
+    /// It is not known, not this customer's, or at its end.
+    pub async fn revoke_key(&self, id: SandboxId, owner: Address, key: PublicKey) -> Result<Rekeyed, Unfinished> {
+        self.find(id, owner).await?;
+        Ok(self.ask(|reply| Command::Rekey(id, KeyChange::Revoke(key), reply)).await??)
+    }
+
+    /// Where a key stands with a sandbox, whoever that is of; `None` for a key that it has not on record, and for a sandbox
+    /// that is not known. Asks nobody.
+    pub fn standing(&self, id: SandboxId, key: &PublicKey) -> Option<Standing> {
+        self.directory.standing(id, key)
+    }
+
+    /// Enters a running sandbox with a key. Asks nobody.
+    ///
+    /// # Errors
+    /// [`NoGuest`].
+    pub fn guest(&self, id: SandboxId, key: &PublicKey) -> Result<Guest, NoGuest> {
+        self.directory.guest(id, key)
+    }
+
+    /// Enters a sandbox with a key, and has it started first where it is stopped.
+    ///
+    /// # Errors
+    /// [`NoGuest`].
+    pub async fn guest_resuming(&self, id: SandboxId, key: &PublicKey) -> Result<Guest, NoGuest> {
+        let owner = match self.guest(id, key) {
+            Err(NoGuest::Stopped) => self.directory.owner(id).ok_or(NoGuest::Stranger)?,
+            entered => return entered,
+        };
+        match self.resume(id, owner, None).await {
+            Ok(_) => self.guest(id, key),
+            Err(Unfinished::Failed(failure)) => Err(NoGuest::NotResumed(failure)),
+            Err(Unfinished::Stopping) => Err(NoGuest::Later),
+        }
+    }
+
     /// The sandboxes of `owner` that are known, also those that ended lately, in the order of their ids.
     ///
     /// # Errors
@@ -281,6 +342,12 @@ impl Fleet {
     /// Tells the height of the chain; sandboxes whose expiry block it has passed are ended.
     pub async fn head(&self, block: u64) {
         self.tell(Command::Head(block)).await;
+    }
+
+    /// Tells the height of the chain by which SSH keys open sandboxes. No call holds it up, as one may hold up the height by
+    /// which sandboxes end.
+    pub fn reached(&self, block: u64) {
+        self.directory.advance(block);
     }
 
     /// Tells that a service ended, and its sandboxes with it.
@@ -336,10 +403,10 @@ async fn reached(mut view: View, there: impl Fn(&Phase) -> bool) -> Result<Sandb
     found.map(|sandbox| sandbox.clone()).map_err(|_| Unfinished::Stopping)
 }
 
-fn lost() -> Failure {
+pub(crate) fn lost() -> Failure {
     Failure::new(FailureCode::SandboxLost, "this operator holds no such sandbox of this customer")
 }
 
-fn over(sandbox: &Sandbox) -> Failure {
+pub(crate) fn over(sandbox: &Sandbox) -> Failure {
     Failure::new(FailureCode::SandboxLost, format!("the sandbox is {}", sandbox.phase.name()))
 }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use alloy_primitives::Address;
 use sandbox_protocol::{CallKey, Failure, FailureCode, SandboxId};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -14,8 +15,10 @@ use crate::activity::Activity;
 use crate::admission::{Admission, Capacity};
 use crate::children::{ChildName, ChildOrder, Children, Waiting};
 pub use crate::driver::Ports;
-use crate::driver::{Driver, Told};
-use crate::handle::{Fleet, View};
+use crate::driver::{Driver, Rekeyed, Told};
+use crate::guests::Directory;
+use crate::handle::{Fleet, View, lost, over};
+use crate::keys::KeyChange;
 use crate::limits::{DRIVER_QUEUE_MAX, ENDED_SANDBOXES_MAX, EXPIRY_WARNING_BLOCKS, KEEPER_QUEUE_MAX, RESTED_QUEUE_MAX};
 use crate::request::SnapshotUri;
 use crate::sandbox::{EndReason, Event, Phase, Sandbox, StopReason};
@@ -30,6 +33,7 @@ pub(crate) enum Command {
     Stop(SandboxId, oneshot::Sender<Option<View>>),
     Resume(SandboxId, Option<SnapshotUri>, oneshot::Sender<Result<Option<View>, Failure>>),
     Find(SandboxId, oneshot::Sender<Option<(View, Activity)>>),
+    Rekey(SandboxId, KeyChange, oneshot::Sender<Result<Rekeyed, Failure>>),
     Forget(SandboxId, oneshot::Sender<()>),
     List(Address, oneshot::Sender<Vec<Sandbox>>),
     Living(oneshot::Sender<Vec<Sandbox>>),
@@ -45,6 +49,8 @@ pub struct Keeper {
     ports: Ports,
     admission: Admission,
     drivers: HashMap<SandboxId, Handle>,
+    /// The same for those who come with a key.
+    directory: Directory,
     children: Children,
     /// Those that ended, oldest first: kept for repeats of old calls, and not for ever.
     ended: VecDeque<SandboxId>,
@@ -73,11 +79,13 @@ impl Keeper {
     pub fn new(capacity: Capacity, ports: Ports) -> (Self, Fleet) {
         let (sender, commands) = mpsc::channel(KEEPER_QUEUE_MAX);
         let (rest, rested) = mpsc::channel(RESTED_QUEUE_MAX);
+        let directory = Directory::default();
         let keeper = Self {
             commands,
             ports,
             admission: Admission::new(capacity),
             drivers: HashMap::new(),
+            directory: directory.clone(),
             children: Children::default(),
             ended: VecDeque::new(),
             tasks: JoinSet::new(),
@@ -85,7 +93,7 @@ impl Keeper {
             rest,
             stop: CancellationToken::new(),
         };
-        (keeper, Fleet::new(sender))
+        (keeper, Fleet::new(sender, directory))
     }
 
     /// Takes up `known` sandboxes where a former life left them, then serves commands until `stop`.
@@ -132,6 +140,7 @@ impl Keeper {
             Command::Find(id, reply) => {
                 answer(reply, self.drivers.get(&id).map(|handle| (handle.view.clone(), handle.activity.clone())));
             }
+            Command::Rekey(id, change, reply) => self.rekey(id, change, reply),
             Command::Forget(id, reply) => {
                 self.forget(id);
                 answer(reply, ());
@@ -199,7 +208,7 @@ impl Keeper {
 
     fn living_child(&self, parent: CallKey, name: &ChildName) -> Option<View> {
         let mut views = self.children.named(parent, name).filter_map(|id| self.drivers.get(&id));
-        views.find(|handle| lives(&handle.view.borrow())).map(|handle| handle.view.clone())
+        views.find(|handle| handle.view.borrow().lives()).map(|handle| handle.view.clone())
     }
 
     /// A child with a number of its own, and room for it.
@@ -234,9 +243,25 @@ impl Keeper {
         Some(handle.view.clone())
     }
 
+    fn rekey(&self, id: SandboxId, change: KeyChange, reply: oneshot::Sender<Result<Rekeyed, Failure>>) {
+        let Some(handle) = self.drivers.get(&id) else { return answer(reply, Err(lost())) };
+        match handle.told.try_send(Told::Keys(change, self.directory.head(), reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(Told::Keys(.., reply))) => {
+                answer(
+                    reply,
+                    Err(Failure::new(FailureCode::SandboxBusy, "too much is asked of the sandbox at a time")),
+                );
+            }
+            Err(TrySendError::Closed(Told::Keys(.., reply))) => answer(reply, Err(over(&handle.view.borrow()))),
+            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => {}
+        }
+    }
+
     fn forget(&mut self, id: SandboxId) {
         if self.drivers.get(&id).is_some_and(|handle| handle.view.borrow().phase.is_final()) {
             self.drivers.remove(&id);
+            self.directory.leave(id);
             self.children.leave(id);
             self.admission.release(id);
             self.ended.retain(|ended| *ended != id);
@@ -269,7 +294,7 @@ impl Keeper {
         for handle in self.drivers.values() {
             let near = {
                 let sandbox = handle.view.borrow();
-                let expiry = sandbox.expires_at_block.filter(|_| lives(&sandbox) && !sandbox.warned);
+                let expiry = sandbox.expires_at_block.filter(|_| sandbox.lives() && !sandbox.warned);
                 expiry.is_some_and(|expiry| expiry >= block && expiry - block <= EXPIRY_WARNING_BLOCKS)
             };
             if near {
@@ -282,7 +307,7 @@ impl Keeper {
         for handle in self.drivers.values() {
             let due = {
                 let sandbox = handle.view.borrow();
-                lives(&sandbox) && ends(&sandbox)
+                sandbox.lives() && ends(&sandbox)
             };
             if due {
                 handle.tell(Told::Event(Event::End(reason)));
@@ -308,6 +333,7 @@ impl Keeper {
             driver.run().await;
             id
         });
+        self.directory.enter(id, view.clone(), activity.clone());
         self.drivers.insert(id, Handle { told, view: view.clone(), activity });
         view
     }
@@ -333,21 +359,9 @@ impl Keeper {
             && let Some(oldest) = self.ended.pop_front()
         {
             self.drivers.remove(&oldest);
+            self.directory.leave(oldest);
             self.children.leave(oldest);
         }
-    }
-}
-
-/// Whether it can still be brought to its end.
-const fn lives(sandbox: &Sandbox) -> bool {
-    match sandbox.phase {
-        Phase::Requested
-        | Phase::Provisioning
-        | Phase::Running(_)
-        | Phase::Stopping(_)
-        | Phase::Stopped(_)
-        | Phase::Resuming(..) => true,
-        Phase::Deleting(_) | Phase::Gone(_) | Phase::Discarding(_) | Phase::Failed(_) => false,
     }
 }
 
@@ -360,7 +374,7 @@ impl Handle {
     }
 }
 
-fn answer<T>(reply: oneshot::Sender<T>, value: T) {
+pub(crate) fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     if reply.send(value).is_err() {
         tracing::debug!("nobody waits for the answer any more");
     }

@@ -11,8 +11,10 @@ pub mod batch_plan;
 pub mod children;
 mod driver;
 pub mod fakes;
+mod guests;
 mod handle;
 mod keeper;
+pub mod keys;
 pub mod limits;
 pub mod ports;
 pub mod pricing;
@@ -20,5 +22,7 @@ pub mod request;
 pub mod sandbox;
 pub mod selection;
 
+pub use driver::Rekeyed;
+pub use guests::{Departure, Guest, NoGuest};
 pub use handle::{Fleet, Stay, Unfinished, Visit};
 pub use keeper::{Keeper, Ports};

@@ -8,6 +8,7 @@ use sandbox_protocol::limits::{
     EXEC_TIMEOUT_MS_DEFAULT, EXEC_TIMEOUT_MS_MAX, MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN,
 };
 use sandbox_protocol::sealed::is_sealed;
+use sandbox_protocol::ssh::PublicKey;
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 use serde::{Deserialize, Serialize};
 
@@ -152,6 +153,8 @@ pub struct Menu {
     pub runtimes: Vec<String>,
     /// Idle time of a sandbox that asks for 0, in seconds; `None`: never stopped for it.
     pub idle_timeout_s_default: Option<u64>,
+    /// Whether customers may come over SSH.
+    pub ssh: bool,
 }
 
 /// Which images an operator runs.
@@ -167,7 +170,7 @@ impl Menu {
     /// One image, and no choice.
     pub fn of(image: impl Into<String>) -> Self {
         let images = Images { default: image.into(), allowed: Vec::new() };
-        Self { images, runtimes: Vec::new(), idle_timeout_s_default: None }
+        Self { images, runtimes: Vec::new(), idle_timeout_s_default: None, ssh: false }
     }
 
     fn image(&self, asked: Option<String>) -> Result<String, Failure> {
@@ -220,6 +223,7 @@ pub struct Command {
 /// A [`Failure`] of outcome 1 with the first field that cannot be had.
 pub fn sandbox_spec(request: &SandboxCreateRequest, menu: &Menu) -> Result<SandboxSpec, Failure> {
     refuse_what_is_not_offered(request)?;
+    created_with_key(request, menu)?;
     let resources = Resources {
         cpu_cores: bounded("cpu_cores", request.cpu_cores, CPU_CORES_DEFAULT, 1..=CPU_CORES_MAX)?,
         memory_mb: bounded("memory_mb", request.memory_mb, MEMORY_MB_DEFAULT, MEMORY_MB_MIN..=MEMORY_MB_MAX)?,
@@ -303,14 +307,36 @@ pub fn command(request: ExecRequest) -> Result<Command, Failure> {
 /// A field that would be ignored is refused instead: a customer pays for what it asked, or gets a reason.
 fn refuse_what_is_not_offered(request: &SandboxCreateRequest) -> Result<(), Failure> {
     let agent = !request.agent_backend.is_empty() || !request.agent_identifier.is_empty();
-    let ssh = request.ssh_enabled || !request.ssh_public_key.is_empty();
-    let asked = [(agent, "agent_backend and agent_identifier"), (ssh, "ssh_enabled and ssh_public_key")];
-    match asked.into_iter().find(|(asked, _)| *asked) {
-        None => Ok(()),
-        Some((_, field)) => {
-            Err(Failure::new(FailureCode::Unsupported, format!("{field}: not offered by this operator")))
-        }
+    if agent { Err(not_offered("agent_backend and agent_identifier")) } else { Ok(()) }
+}
+
+fn not_offered(fields: &str) -> Failure {
+    Failure::new(FailureCode::Unsupported, format!("{fields}: not offered by this operator"))
+}
+
+/// The key that opens a sandbox from its beginning, where its create names one.
+///
+/// # Errors
+/// A [`Failure`] of outcome 1: no SSH is offered, none is asked for though there is a key, or it is none that is taken.
+pub fn created_with_key(request: &SandboxCreateRequest, menu: &Menu) -> Result<Option<PublicKey>, Failure> {
+    let has_key = !request.ssh_public_key.is_empty();
+    if (request.ssh_enabled || has_key) && !menu.ssh {
+        return Err(not_offered("ssh_enabled and ssh_public_key"));
     }
+    if has_key && !request.ssh_enabled {
+        let message = "ssh_public_key: set ssh_enabled too, or leave the key out";
+        return Err(Failure::new(FailureCode::BadRequest, message));
+    }
+    has_key.then(|| ssh_key(&request.ssh_public_key)).transpose()
+}
+
+/// The key of a line, as `authorized_keys` has it.
+///
+/// # Errors
+/// `BadRequest` with what is wrong with it.
+pub fn ssh_key(line: &str) -> Result<PublicKey, Failure> {
+    refuse_sealed("ssh_public_key", line)?;
+    line.parse().map_err(|error| Failure::new(FailureCode::BadRequest, format!("ssh_public_key: {error}")))
 }
 
 fn bounded(field: &str, asked: u64, default: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Failure> {
@@ -376,7 +402,7 @@ mod tests {
 
     fn menu() -> Menu {
         let images = Images { default: "sidecar:1".into(), allowed: vec!["extra:2".into()] };
-        Menu { images, runtimes: vec!["runsc".into()], idle_timeout_s_default: Some(900) }
+        Menu { images, runtimes: vec!["runsc".into()], idle_timeout_s_default: Some(900), ssh: true }
     }
 
     fn create(change: impl FnOnce(&mut SandboxCreateRequest)) -> Result<SandboxSpec, String> {
@@ -496,12 +522,34 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_refused_and_not_ignored() {
         for refused in [
-            create(|request| request.ssh_enabled = true),
             create(|request| request.env_json = r#"{"SANDBOX_RUNTIME":"kata"}"#.into()),
             create(|request| request.agent_backend = "opencode".into()),
             create(|request| request.env_json = "sealed:v1:AAAA".into()),
         ] {
             assert!(refused.unwrap_err().starts_with("unsupported: "));
+        }
+    }
+
+    #[test]
+    fn a_key_comes_with_ssh_enabled_and_ssh_with_an_operator_that_offers_it() {
+        let key = crate::fakes::ssh_key(1);
+        let with = |ssh_enabled, line: &str, menu: &Menu| {
+            let (ssh_public_key, request) = (line.to_owned(), SandboxCreateRequest::default());
+            let request = SandboxCreateRequest { ssh_enabled, ssh_public_key, ..request };
+            assert_eq!(sandbox_spec(&request, menu).is_ok(), created_with_key(&request, menu).is_ok());
+            created_with_key(&request, menu).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(with(true, &format!("{key} me@here"), &menu()), Ok(Some(key.clone())));
+        assert_eq!(with(true, "", &menu()), Ok(None));
+        assert_eq!(with(false, "", &Menu::of("sidecar")), Ok(None));
+        for (enabled, line, menu, refused) in [
+            (false, key.to_string(), menu(), "bad_request: ssh_public_key: set ssh_enabled"),
+            (true, "ssh-rsa AAAA".into(), menu(), "bad_request: ssh_public_key: the SSH key is of a kind"),
+            (true, String::new(), Menu::of("sidecar"), "unsupported: ssh_enabled"),
+            (false, key.to_string(), Menu::of("sidecar"), "unsupported: ssh_enabled"),
+        ] {
+            let found = with(enabled, &line, &menu).unwrap_err();
+            assert!(found.starts_with(refused), "{found}");
         }
     }
 

@@ -53,6 +53,7 @@ use crate::outside::{OutsideError, Proxy, Stores};
 use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
 use crate::sidecars::SocketSidecars;
+use crate::ssh::{Front, FrontError, LettingIn, SshOffer};
 
 /// Why the node does not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +79,9 @@ pub(crate) enum NodeError {
     /// The API's port.
     #[error("cannot listen on API_LISTEN")]
     Listen(#[source] std::io::Error),
+    /// The SSH gateway.
+    #[error(transparent)]
+    Ssh(#[from] FrontError),
     /// The way out of the sandboxes.
     #[error(transparent)]
     Outside(#[from] OutsideError),
@@ -131,10 +135,11 @@ pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), N
     }
     let (records, records_guard) = Records::open_mortal(&config.data_dir, config.failpoint.clone())?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
+    let front = Front::open(config.ssh.as_ref(), &config.data_dir).await?;
     let key = key::load(&config.keystore)?;
     let door = Door::new(listener, config.api.clone(), stop.clone())?;
     let starting = tokio::select! {
-        started = Node::start(config, key, records, &door, stop.clone()) => started,
+        started = Node::start(config, key, records, (&door, front), stop.clone()) => started,
         () = stop.cancelled() => return Ok(()),
     };
     let ended = match starting {
@@ -154,6 +159,8 @@ struct Node {
     queue: JobQueue,
     reading: JoinHandle<Result<(), RecordsError>>,
     outbox: Outbox,
+    /// The SSH gateway, where there is one.
+    letting_in: Option<LettingIn>,
     keeping: Keeping,
     upkeep: Keeping,
     records_failed: CancellationToken,
@@ -170,7 +177,7 @@ impl Node {
         config: Config,
         key: PrivateKeySigner,
         records: Records,
-        door: &Door,
+        (door, front): (&Door, Option<Front>),
         stop: CancellationToken,
     ) -> Result<Self, NodeError> {
         let metrics = Metrics::new()?;
@@ -196,10 +203,7 @@ impl Node {
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
         let upkeep = keep_host(containers.clone(), (&fleet, &records), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
-        let depth = (height.clone(), confirmations(&config, &chain));
-        let (outbox, outbox_task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
-        tokio::spawn(outbox_task.run());
-
+        let outbox = send_off(&config, &chain, (&records, &sender), height.clone());
         let operations = Operations {
             chain: chain.clone(),
             records: records.clone(),
@@ -212,10 +216,11 @@ impl Node {
             me,
         };
         operations.clone().start(&config, height.clone(), &stop);
+        let (ssh, letting_in) = operations.let_in(front, sidecars.clone(), &stop)?;
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
         let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
-        door.open(served(operations, &config, &key, height.clone(), (snapshots.clone(), sidecars.clone())))?;
+        door.open(served(operations, &config, &key, height.clone(), (&snapshots, &sidecars, &ssh)))?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -228,18 +233,19 @@ impl Node {
             snapshots,
             menu: config.engine.menu,
             api_url: config.offer.api_url,
+            ssh,
             head: height,
             fence,
             queue: queue.clone(),
             metrics,
             intake,
         });
-        Ok(Self { desk, env, queue, reading, outbox, keeping, upkeep, records_failed })
+        Ok(Self { desk, env, queue, reading, outbox, letting_in, keeping, upkeep, records_failed })
     }
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, queue, reading, outbox, mut keeping, upkeep, records_failed } = self;
+        let Self { desk, env, queue, reading, outbox, letting_in, mut keeping, upkeep, records_failed } = self;
         let runner = runner(env, &queue, desk.clone(), outbox);
         tracing::info!("serving");
         let ended = tokio::select! {
@@ -252,7 +258,13 @@ impl Node {
         };
         stop.cancel();
         upkeep.stop.cancel();
-        if tokio::time::timeout(FINISH_TIMEOUT, desk.finish()).await.is_err() {
+        let leaving = async {
+            if let Some(letting_in) = letting_in {
+                letting_in.ended().await;
+            }
+        };
+        let finishing = async { tokio::join!(desk.finish(), leaving) };
+        if tokio::time::timeout(FINISH_TIMEOUT, finishing).await.is_err() {
             // Their keeper stays up to the last: without it they would be answered as failed.
             tracing::warn!("calls in hand are left for the next start");
             return ended;
@@ -287,18 +299,32 @@ fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, K
     Ok((fleet, Keeping { task, stop }))
 }
 
+/// Starts what brings answers onto the chain.
+fn send_off(
+    config: &Config,
+    chain: &Chain,
+    (records, sender): (&Records, &Sender),
+    height: watch::Receiver<u64>,
+) -> Outbox {
+    let depth = (height, confirmations(config, chain));
+    let (outbox, task) = Outbox::new(chain.clone(), records.clone(), sender.clone(), depth);
+    tokio::spawn(task.run());
+    outbox
+}
+
 /// What the API answers from.
 fn served(
     parts: Operations,
     config: &Config,
     key: &PrivateKeySigner,
     head: watch::Receiver<u64>,
-    (snapshots, sidecars): (Arc<Stores>, Arc<SocketSidecars>),
+    (snapshots, sidecars, ssh): (&Arc<Stores>, &Arc<SocketSidecars>, &Option<SshOffer>),
 ) -> Api {
     let Operations { chain, records, fleet, metrics, me, .. } = parts;
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
     let url = config.offer.api_url.clone();
-    Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars }
+    let (snapshots, sidecars, ssh) = (snapshots.clone(), sidecars.clone(), ssh.clone());
+    Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars, ssh }
 }
 
 /// What quotes are made with.

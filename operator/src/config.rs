@@ -4,6 +4,7 @@
 //! the same environment starts the node alone and under the Blueprint Manager.
 
 mod operations;
+mod ssh;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +21,7 @@ use sandbox_process::source::{ConfigError, Source, optional, or_default, require
 use sandbox_protocol::limits::{TOKEN_LIFE_S_DEFAULT, TOKEN_LIFE_S_MAX};
 
 pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, read_keystore};
+pub(crate) use ssh::{SshConfig, read_overlap as read_ssh_overlap};
 
 use crate::api::TlsFiles;
 use crate::chain::policy::Policy;
@@ -51,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) offer: OfferConfig,
     pub(crate) engine: EngineConfig,
     pub(crate) outside: OutsideConfig,
+    /// The SSH gateway, where there is one.
+    pub(crate) ssh: Option<SshConfig>,
     /// Register, serve nothing: what the Blueprint Manager asks of a blueprint before there is a service.
     pub(crate) register_only: bool,
     /// The Blueprint Manager's socket; without it the node runs alone.
@@ -131,6 +135,10 @@ impl Config {
     pub(crate) fn read(source: &impl Source) -> Result<Self, ConfigError> {
         check_protocol(source)?;
         let api_listen = or_default(source, "API_LISTEN", SocketAddr::from(([127, 0, 0, 1], 9944)))?;
+        let offer = read_offer(source, api_listen)?;
+        let ssh = ssh::read_ssh(source, &offer.api_url)?;
+        let mut engine = read_engine(source)?;
+        engine.menu.ssh = ssh.is_some();
         Ok(Self {
             chain: read_chain(source)?,
             keystore: read_keystore(source)?,
@@ -141,9 +149,10 @@ impl Config {
             run_dir: or_default(source, "RUN_DIR", PathBuf::from("/run/agent-sandbox"))?,
             api_listen,
             api: read_api(source)?,
-            offer: read_offer(source, api_listen)?,
-            engine: read_engine(source)?,
+            offer,
+            engine,
             outside: OutsideConfig::read(source)?,
+            ssh,
             register_only: switch(source, "REGISTRATION_MODE_ON")?,
             bridge_socket: bridge_socket(source)?,
             failpoint: Failpoint::default(),
@@ -291,6 +300,7 @@ fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
         images: Images { default, allowed: words(source, "SANDBOX_IMAGES_ALLOWED") },
         runtimes: words(source, "SANDBOX_RUNTIMES_ALLOWED"),
         idle_timeout_s_default: Some(or_default(source, "IDLE_TIMEOUT_SECONDS", 0)?).filter(|seconds| *seconds != 0),
+        ssh: false,
     };
     Ok(EngineConfig {
         host,

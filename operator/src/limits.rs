@@ -331,6 +331,21 @@ pub(crate) const ADMIN_LIST_MAX: usize = 10_000;
 /// Pause between two looks whether a draining operator is done.
 pub(crate) const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 
+/// Time for which the next SSH host key is announced before it signs, unless told otherwise: 7 days.
+pub(crate) const SSH_HOST_KEY_OVERLAP_S_DEFAULT: u64 = 7 * 24 * 3_600;
+/// Most such time: 90 days.
+pub(crate) const SSH_HOST_KEY_OVERLAP_S_MAX: u64 = 90 * 24 * 3_600;
+/// Length of a file of the SSH gateway's audit; then it takes the place of the one before.
+pub(crate) const SSH_AUDIT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Length of a line of it that is looked for.
+pub(crate) const SSH_AUDIT_LINE_BYTES_MAX: u64 = 1024 * 1024;
+/// Time for those who came over SSH to leave when the operator ends.
+pub(crate) const SSH_LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the last entries of the audit then.
+pub(crate) const SSH_AUDIT_FINISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Entries that wait to be written; the next is left out.
+pub(crate) const SSH_AUDIT_QUEUE_MAX: usize = 4_096;
+
 /// Time in which a seal key that was replaced still opens: customers seal to what they read, and calls wait.
 pub(crate) const SEAL_KEY_OVERLAP_S: u64 = 7 * 24 * 3_600;
 /// Seal keys that open at a time.

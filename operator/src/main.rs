@@ -25,6 +25,7 @@ mod packaging;
 mod places;
 mod records;
 mod sidecars;
+mod ssh;
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -18,6 +18,8 @@ use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::outside::Proxy;
 use crate::records::Records;
+use crate::sidecars::SocketSidecars;
+use crate::ssh::{Audit, Front, FrontError, LettingIn, SandboxDoors, SshOffer};
 
 /// The parts of a running node that its operation takes. Clones share them.
 #[derive(Clone)]
@@ -34,6 +36,20 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
+    /// Lets customers in over SSH, where there is a gateway, until `stop`; what they are told of it.
+    pub(crate) fn let_in(
+        &self,
+        front: Option<Front>,
+        sidecars: Arc<SocketSidecars>,
+        stop: &CancellationToken,
+    ) -> Result<(Option<SshOffer>, Option<LettingIn>), FrontError> {
+        let Some(front) = front else { return Ok((None, None)) };
+        let audit = Audit::open(front.data_dir())?;
+        let (fleet, proxy, stop) = (self.fleet.clone(), self.proxy.clone(), stop.clone());
+        let doors = SandboxDoors { fleet, sidecars, proxy, audit, stop: stop.clone() };
+        Ok((Some(front.offer()), Some(front.let_in(doors, stop))))
+    }
+
     /// Starts what tells of the node, and lets its operator tell it something. It ends with `stop` and is waited for by nobody.
     pub(crate) fn start(self, config: &Config, head: watch::Receiver<u64>, stop: &CancellationToken) {
         let Self { chain, records, fleet, sender, intake, metrics, containers, proxy, me } = self;

@@ -8,6 +8,7 @@ use crate::http::CallStatus;
 use crate::limits::PAGE_ENTRIES_DEFAULT;
 use crate::receipt::Outcome;
 use crate::sandbox_id::SandboxId;
+use crate::ssh::PublicKey;
 
 /// A sandbox as its owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +48,65 @@ pub struct SandboxBody {
     /// Digest of its image, once it has a container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_digest: Option<String>,
+}
+
+/// Answer to `GET /v1/ssh`: where customers come over SSH, whose user name is the sandbox's id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SshBody {
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The host's keys as lines of `known_hosts` have them, without its name: the one that signs, then, while a rotation is
+    /// under way, the one that is to follow it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub host_keys: Vec<PublicKey>,
+}
+
+/// The SSH keys that a sandbox has on record, in the order of their admission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SshKeysBody {
+    /// The keys.
+    pub keys: Vec<SshKeyBody>,
+}
+
+/// An SSH key on record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SshKeyBody {
+    /// The key, as a line of `authorized_keys` has it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub key: PublicKey,
+    /// `SHA256:` and 43 characters.
+    pub fingerprint: String,
+    /// Last block in which it opens the sandbox; without one, as long as there is a sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at_block: Option<u64>,
+    /// Whether that block is over.
+    pub expired: bool,
+}
+
+/// Body of `PUT /v1/sandboxes/{id}/ssh-keys`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SshKeyRequest {
+    /// A line of `authorized_keys`.
+    pub key: String,
+    /// Blocks in which it opens the sandbox; 0 for as long as there is one.
+    #[serde(default)]
+    pub ttl_blocks: u64,
+}
+
+/// Query of `DELETE /v1/sandboxes/{id}/ssh-keys`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct SshKeyQuery {
+    /// The key's, `SHA256:` and 43 characters.
+    pub fingerprint: String,
 }
 
 /// Query of `GET /v1/sandboxes`.

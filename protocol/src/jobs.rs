@@ -48,7 +48,8 @@ impl Job {
     ];
 
     /// The jobs that this version answers; the contract refuses the others.
-    pub const OFFERED: [Self; 3] = [Self::SandboxCreate, Self::SandboxDelete, Self::Exec];
+    pub const OFFERED: [Self; 5] =
+        [Self::SandboxCreate, Self::SandboxDelete, Self::Exec, Self::SshProvision, Self::SshRevoke];
 
     /// Length of the job array that the blueprint declares.
     pub const TABLE_LENGTH: u8 = 42;

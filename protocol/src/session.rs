@@ -37,6 +37,9 @@ pub enum Scope {
     /// Reach ports of programs in them.
     #[serde(rename = "sandboxes:ports")]
     SandboxesPorts,
+    /// Say whose SSH keys open them.
+    #[serde(rename = "sandboxes:ssh")]
+    SandboxesSsh,
     /// Follow what happens to them.
     #[serde(rename = "events:read")]
     EventsRead,
@@ -46,13 +49,13 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no such scope; there are calls:read, sandboxes:read, sandboxes:write, sandboxes:exec, sandboxes:files, \
-     sandboxes:pty, sandboxes:ports and events:read"
+     sandboxes:pty, sandboxes:ports, sandboxes:ssh and events:read"
 )]
 pub struct NotAScope;
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::CallsRead,
         Self::SandboxesRead,
         Self::SandboxesWrite,
@@ -60,6 +63,7 @@ impl Scope {
         Self::SandboxesFiles,
         Self::SandboxesPty,
         Self::SandboxesPorts,
+        Self::SandboxesSsh,
         Self::EventsRead,
     ];
 
@@ -73,6 +77,7 @@ impl Scope {
             Self::SandboxesFiles => "sandboxes:files",
             Self::SandboxesPty => "sandboxes:pty",
             Self::SandboxesPorts => "sandboxes:ports",
+            Self::SandboxesSsh => "sandboxes:ssh",
             Self::EventsRead => "events:read",
         }
     }

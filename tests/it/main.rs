@@ -26,6 +26,7 @@ mod quotes;
 mod refusals;
 mod runtime;
 mod sealed;
+mod ssh;
 mod start;
 mod sweep;
 mod terms;

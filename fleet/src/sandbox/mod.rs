@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use step::{Step, step};
 
 use crate::children::ChildName;
+use crate::keys::SshKeys;
 use crate::request::{SandboxSpec, SnapshotUri};
 
 /// What is kept of a sandbox from its request until it is gone.
@@ -43,8 +44,26 @@ pub struct Sandbox {
     /// Its name among the children of its call, where the operator made it for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<ChildName>,
+    /// Who may come over SSH.
+    #[serde(default, skip_serializing_if = "SshKeys::is_empty")]
+    pub ssh_keys: SshKeys,
     /// Where it is in its life.
     pub phase: Phase,
+}
+
+impl Sandbox {
+    /// Whether it can still be brought to its end.
+    pub const fn lives(&self) -> bool {
+        match self.phase {
+            Phase::Requested
+            | Phase::Provisioning
+            | Phase::Running(_)
+            | Phase::Stopping(_)
+            | Phase::Stopped(_)
+            | Phase::Resuming(..) => true,
+            Phase::Deleting(_) | Phase::Gone(_) | Phase::Discarding(_) | Phase::Failed(_) => false,
+        }
+    }
 }
 
 /// A sidecar's bearer token: what the operator shows it to be let in, known to nobody else. Never printed.

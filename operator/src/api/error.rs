@@ -39,6 +39,9 @@ pub(crate) enum ApiError {
     /// No such sandbox, or not this caller's.
     #[error("this operator holds no such sandbox of this caller")]
     NoSandbox,
+    /// There is no SSH gateway.
+    #[error("this operator lets nobody in over SSH")]
+    NoSsh,
     /// No such token, or not this caller's.
     #[error("there is no such token of this caller")]
     NoToken,
@@ -105,6 +108,7 @@ impl ApiError {
             Self::NoScope(_) => (StatusCode::FORBIDDEN, "no_scope", false),
             Self::NoCall => (StatusCode::NOT_FOUND, "no_call", true),
             Self::NoSandbox => (StatusCode::NOT_FOUND, "no_sandbox", false),
+            Self::NoSsh => (StatusCode::NOT_FOUND, "no_ssh", false),
             Self::NoToken => (StatusCode::NOT_FOUND, "no_token", false),
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "busy", true),
             Self::TooFast { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_fast", true),

@@ -5,7 +5,7 @@
 //! | `lobby` | health from the first moment, the rest once there is something to serve |
 //! | `gate`, `session`, `rate`, `peer`, `crowd` | who asks, how often, from how many connections |
 //! | `auth` | signing in with Ethereum |
-//! | `calls`, `sandboxes`, `events`, `quotes`, `open` | the routes |
+//! | `calls`, `sandboxes`, `ssh`, `events`, `quotes`, `open` | the routes |
 //! | `proxy` | the ways into sandboxes |
 //! | `document` | the OpenAPI document of the routes |
 //! | `extract`, `error` | requests in, refusals out: the one place of each |
@@ -29,6 +29,7 @@ mod rate;
 mod sandboxes;
 mod seats;
 mod session;
+mod ssh;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -61,6 +62,7 @@ use crate::limits::{
 };
 use crate::metrics::Metrics;
 use crate::records::Records;
+use crate::ssh::SshOffer;
 
 use auth::Auth;
 pub(crate) use auth::NoHost;
@@ -109,6 +111,8 @@ pub(crate) struct Api {
     /// Where customers reach the API.
     pub(crate) url: String,
     pub(crate) quoting: Arc<Quoting>,
+    /// Where customers come over SSH, if they may.
+    pub(crate) ssh: Option<SshOffer>,
 }
 
 /// The door of the API, open from the first moment on.
@@ -158,7 +162,7 @@ impl Door {
 
 /// The routes, as a value.
 fn router(api: Api, config: &ApiConfig, upgraded: &Upgraded) -> Result<Router, NoHost> {
-    let Api { chain, records, fleet, snapshots, sidecars, head, metrics, me, url, quoting } = api;
+    let Api { chain, records, fleet, snapshots, sidecars, head, metrics, me, url, quoting, ssh } = api;
     let stop = &upgraded.stop;
     let trusted = config.trusted_proxies.clone();
     let proxy = Proxy::new((fleet.clone(), sidecars, records.clone()), &url, trusted, upgraded.clone());
@@ -167,10 +171,12 @@ fn router(api: Api, config: &ApiConfig, upgraded: &Upgraded) -> Result<Router, N
     let seats = Seats::new(STREAMS);
     let calls = Calls::new(records.clone(), asked, seats.clone(), stop.clone());
     let auth = Auth::new(&url, config.token_life_s, records.clone(), chain)?;
+    let open_head = head.clone();
     let open = Open { fleet: fleet.clone(), head, metrics, stop: stop.clone() };
     let routes = Router::from(open::routes().with_state(Arc::new(open)))
         .merge(auth::routes().with_state(Arc::new(auth)))
         .merge(calls::routes().with_state(Arc::new(calls)))
+        .merge(ssh::routes().with_state(Arc::new(ssh::Keys::new(fleet.clone(), open_head, ssh))))
         .merge(sandboxes::routes().with_state(Arc::new(Holdings::new(fleet, snapshots))))
         .merge(events::routes().with_state(Arc::new(Feed::new(records.clone(), seats, stop.clone()))))
         .merge(quotes::routes().with_state(quoting))

@@ -211,7 +211,10 @@ impl Holdings {
 }
 
 /// The keeper's answer, unless it takes too long.
-async fn within<T>(bound: Duration, answer: impl Future<Output = Result<T, Unfinished>>) -> Result<T, ApiError> {
+pub(super) async fn within<T>(
+    bound: Duration,
+    answer: impl Future<Output = Result<T, Unfinished>>,
+) -> Result<T, ApiError> {
     Ok(timeout(bound, answer).await.map_err(|_| ApiError::TooSlow("sandbox keeper"))??)
 }
 

@@ -10,21 +10,25 @@ use futures::StreamExt as _;
 use hyper::service::Service as _;
 use sandbox_fleet::Keeper;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::fakes::{FakeWorld, OWNER, sandbox};
+use sandbox_fleet::fakes::{FakeWorld, OWNER, sandbox, ssh_key};
 use sandbox_fleet::ports::Sandboxes as _;
 use sandbox_fleet::request::Resources;
 use sandbox_fleet::sandbox::{Phase, Sandbox};
 use sandbox_process::serve::Peer;
 use sandbox_protocol::CallKey;
-use sandbox_protocol::holdings::{CallsBody, SandboxBody, SandboxesBody, SnapshotBody};
+use sandbox_protocol::holdings::{
+    CallsBody, SandboxBody, SandboxesBody, SnapshotBody, SshBody, SshKeyBody, SshKeysBody,
+};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::session::Scope;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use super::*;
+use crate::config::SshConfig;
 use crate::limits::{API_ADDRESS_BURST, API_PLACE_BURST, API_SMALL_BODY_BYTES_MAX};
 use crate::records::{CallRecord, Progress, RecordsGuard, TokenRecord};
+use crate::ssh::Front;
 
 const STRANGER: Address = Address::repeat_byte(9);
 /// Longer than anything here takes on a busy machine.
@@ -45,7 +49,14 @@ impl Desk {
     }
 
     async fn with(config: ApiConfig) -> Self {
+        Self::with_ssh(config, false).await
+    }
+
+    async fn with_ssh(config: ApiConfig, has_ssh: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+        let ssh = has_ssh.then(|| SshConfig { bind, host: "ssh.example".into(), port: Some(22) });
+        let ssh = Front::open(ssh.as_ref(), dir.path()).await.unwrap().map(|front| front.offer());
         let (records, guard) = Records::open(dir.path()).unwrap();
         let resources = Resources { cpu_cores: 8, memory_mb: 8_192, disk_gb: 100 };
         let capacity = Capacity { sandboxes: 8, sandboxes_each_max: 8, resources, cpu_cores_each_max: 4 };
@@ -61,6 +72,7 @@ impl Desk {
         let routes = Router::from(open::routes().with_state(Arc::new(open)))
             .merge(calls::routes().with_state(Arc::new(calls)))
             .merge(sandboxes::routes().with_state(Arc::new(Holdings::new(fleet.clone(), world))))
+            .merge(ssh::routes().with_state(Arc::new(ssh::Keys::new(fleet.clone(), watch::channel(5).1, ssh))))
             .merge(events::routes().with_state(Arc::new(Feed::new(
                 records.clone(),
                 Seats::new(STREAMS),
@@ -234,6 +246,47 @@ async fn sandboxes_are_listed_in_pages_by_phase_and_by_label() {
     assert_eq!(list("phase=stopped").await.0, [10]);
     assert_eq!(list("label=kind%3Deven").await.0, [2]);
     assert_eq!((list("label=kind").await.0.len(), list("label=color").await.0.len()), (3, 0));
+}
+
+#[tokio::test]
+async fn ssh_keys_are_admitted_listed_and_revoked_by_who_owns_the_sandbox() {
+    let desk = Desk::with_ssh(ApiConfig::default(), true).await;
+    let (token, stranger) = (desk.token(OWNER, &[Scope::SandboxesSsh]).await, desk.token(STRANGER, &Scope::ALL).await);
+    let id = desk.fleet.create(sandbox(1)).await.unwrap().id;
+    let place: SshBody = desk.get("/v1/ssh", &token).await.unwrap();
+    assert_eq!((place.host.as_str(), place.port, place.host_keys.len()), ("ssh.example", 22, 1));
+
+    let path = format!("/v1/sandboxes/{id}/ssh-keys");
+    let key = ssh_key(1);
+    let put = async |token: &str, body: String| desk.ask::<SshKeysBody>("PUT", &path, token, &body).await;
+    let asked = format!(r#"{{"key":"{key} me@here","ttl_blocks":10}}"#);
+    let (status, admitted) = put(&token, asked.clone()).await.unwrap();
+    let fingerprint = key.fingerprint();
+    let entry = SshKeyBody { key, fingerprint: fingerprint.clone(), expires_at_block: Some(15), expired: false };
+    assert_eq!((status, admitted), (200, SshKeysBody { keys: vec![entry.clone()] }));
+    assert_eq!(desk.get::<SshKeysBody>(&path, &token).await.unwrap().keys, [entry]);
+
+    assert_eq!(put(&stranger, asked.clone()).await, refusal(404, "no_sandbox"));
+    assert_eq!(put(&token, r#"{"key":"ssh-rsa AAAA"}"#.into()).await, refusal(422, "bad_request"));
+    let reads = desk.token(OWNER, &[Scope::SandboxesRead]).await;
+    assert_eq!(put(&reads, asked).await, refusal(403, "no_scope"));
+    let gone = format!("{path}?fingerprint={}", fingerprint.replace('+', "%2B"));
+    assert_eq!(desk.ask::<SshKeysBody>("DELETE", &gone, &stranger, "").await, refusal(404, "no_sandbox"));
+    for _ in 0..2 {
+        let (status, left) = desk.ask::<SshKeysBody>("DELETE", &gone, &token, "").await.unwrap();
+        assert_eq!((status, left.keys.len()), (200, 0));
+    }
+}
+
+#[tokio::test]
+async fn without_a_gateway_nobody_is_told_of_one_and_no_key_is_admitted() {
+    let desk = Desk::new().await;
+    let token = desk.token(OWNER, &Scope::ALL).await;
+    let id = desk.fleet.create(sandbox(1)).await.unwrap().id;
+    assert_eq!(desk.get::<SshBody>("/v1/ssh", &token).await, refusal(404, "no_ssh"));
+    let body = format!(r#"{{"key":"{}"}}"#, ssh_key(1));
+    let put = desk.ask::<SshKeysBody>("PUT", &format!("/v1/sandboxes/{id}/ssh-keys"), &token, &body).await;
+    assert_eq!(put, refusal(404, "no_ssh"));
 }
 
 #[tokio::test]

@@ -130,6 +130,7 @@ impl Road {
             snapshots: world,
             menu: Menu::of("sidecar"),
             api_url: "https://operator.example".into(),
+            ssh: None,
             head,
             fence: Fence { duty: Duty::new(chain, me, looked.clone()), looks: looked, head_age_s_max: 0 },
             queue: queue.clone(),

@@ -101,6 +101,7 @@ impl Source {
         }
         // Only blocks that were read can be past: a call that came before the end of a sandbox finds it alive.
         if let Some(read) = next.checked_sub(1) {
+            self.fleet.reached(read);
             self.fleet.head(self.settled_height(read)?).await;
         }
         Ok((next, is_absent))

@@ -1,13 +1,15 @@
 //! A copy of what must not be lost, and a state directory made from it.
 //!
 //! The copy is a directory: `records`, a line per record, and `manifest.json`, which says what it is and proves it whole. The
-//! key is not in it, only the names of its files: a copy of the records may lie where a key may not.
+//! keys (the operator's, and those by which the SSH gateway is known) are not in it, only the names of their files: a copy of
+//! the records may lie where a key may not.
 
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use alloy::primitives::{B256, Keccak256};
+use sandbox_gateway::hostkeys::HostKeys;
 use sandbox_process::source::Source;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +34,7 @@ struct Manifest {
     records: u64,
     /// keccak256 of the file of records.
     hash: B256,
-    /// Files that hold the key, which are not in the copy.
+    /// Files that hold keys, which are not in the copy: the operator's, and the SSH gateway's host keys.
     keystore: Vec<PathBuf>,
 }
 
@@ -95,7 +97,7 @@ pub(super) async fn backup(source: &impl Source, directory: &Path, output: &Outp
         made_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         records,
         hash,
-        keystore: key::files(&config::read_keystore(source)?),
+        keystore: key::files(&config::read_keystore(source)?).into_iter().chain(HostKeys::file_in(&data_dir)).collect(),
     };
     let path = partial.join(MANIFEST_FILE);
     let text = serde_json::to_vec_pretty(&manifest).map_err(CommandError::Print)?;

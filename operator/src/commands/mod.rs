@@ -6,12 +6,14 @@ mod doctor;
 mod keys;
 mod output;
 mod services;
+mod ssh;
 mod state;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use sandbox_gateway::hostkeys::HostKeyError;
 use sandbox_process::source::{ConfigError, Source};
 use sandbox_sdk::chain::{ReadError, SendError};
 
@@ -80,6 +82,9 @@ pub(crate) enum Command {
     /// Works on the operator's key.
     #[command(subcommand)]
     Key(keys::KeyCommand),
+    /// Works on the keys by which customers know the SSH gateway.
+    #[command(subcommand)]
+    SshKeys(ssh::SshKeysCommand),
 }
 
 /// Why a command was not carried out.
@@ -118,6 +123,9 @@ pub(crate) enum CommandError {
     /// A backup.
     #[error(transparent)]
     Backup(#[from] BackupError),
+    /// The SSH gateway's host keys.
+    #[error(transparent)]
+    HostKey(#[from] HostKeyError),
     /// The counters, without which no chain is asked.
     #[error("cannot set up metrics")]
     Metrics(#[from] prometheus::Error),
@@ -165,6 +173,7 @@ pub(crate) async fn perform(command: Command, source: &impl Source, output: &Out
         Command::Backup { directory } => backup::backup(source, &directory, output).await?,
         Command::Restore { directory } => backup::restore(source, &directory, output)?,
         Command::Key(command) => keys::work(command, source, output)?,
+        Command::SshKeys(command) => ssh::work(command, source, output)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -29,6 +29,7 @@ use crate::chain::key::SealKeys;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
+use crate::ssh::SshOffer;
 
 /// What the desk works with.
 pub(crate) struct DeskParts {
@@ -41,6 +42,8 @@ pub(crate) struct DeskParts {
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) menu: Menu,
     pub(crate) api_url: String,
+    /// Where customers come over SSH, if they may.
+    pub(crate) ssh: Option<SshOffer>,
     pub(crate) head: watch::Receiver<u64>,
     pub(crate) fence: Fence,
     pub(crate) queue: JobQueue,
@@ -66,6 +69,8 @@ pub(crate) struct JobCall {
     pub(crate) inputs: Bytes,
     /// What its execution in a sandbox is called.
     pub(crate) execution: String,
+    /// The block in which it was begun first.
+    pub(crate) started_block: u64,
     /// A former life began it already: its effect may exist, or exist in part.
     pub(crate) resumed: bool,
     /// The desk.
@@ -234,7 +239,8 @@ impl Desk {
         let (key, caller, inputs) = (call.key, call.caller, call.inputs.clone());
         let bound = Job::from_id(call.job).map_or(Duration::ZERO, terms::work_within);
         let execution = execution_id(&call);
-        let job_call = JobCall { key, job: call.job, caller, inputs, execution, resumed, desk: self.clone() };
+        let job_call =
+            JobCall { key, job: call.job, caller, inputs, execution, started_block, resumed, desk: self.clone() };
         let result = match contained(key, bound, handler(job_call)).await {
             Ok(work) => Ok(work),
             Err(Unfinished::Failed(failure)) => Err(failure),

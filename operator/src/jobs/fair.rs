@@ -2,7 +2,8 @@
 //!
 //! Customers take turns, however much each has asked for, and so do the sandboxes of one customer. Calls of one sandbox
 //! begin in the order of the chain. Those that change it (create, stop, resume, delete, snapshot) are followed by others
-//! only when they have ended, and do not overlap; commands and the like run beside each other, up to a bound.
+//! only when they have ended, and do not overlap; commands and the like run beside each other, up to a bound. Calls about
+//! who may enter it are in order among themselves and wait for none of the others: a key is revoked at once.
 //! Everything here is bounded: what finds no room stays on disk, and its owner is told so.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -32,6 +33,8 @@ pub(crate) enum Manner {
     Beside,
     /// One after the other: it changes the sandbox.
     InTurn,
+    /// One after the other, apart from all that is done in the sandbox or to it.
+    Aside,
 }
 
 /// How much at a time.
@@ -73,11 +76,22 @@ pub(crate) struct Fair {
 
 #[derive(Debug, Default)]
 struct Customer {
-    lanes: HashMap<Option<SandboxId>, Lane>,
+    lanes: HashMap<LaneName, Lane>,
     /// Lanes in which calls wait, the next in front.
-    turns: VecDeque<Option<SandboxId>>,
+    turns: VecDeque<LaneName>,
     waiting: usize,
     running: usize,
+}
+
+/// Whose turns are taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum LaneName {
+    /// What is about no sandbox.
+    None,
+    /// What is done in a sandbox and to it.
+    Sandbox(SandboxId),
+    /// What is about who may enter it.
+    Keys(SandboxId),
 }
 
 /// The calls of one sandbox, or all of one customer that are about none.
@@ -184,11 +198,21 @@ impl Fair {
     }
 }
 
+impl Ticket {
+    const fn lane(&self) -> LaneName {
+        match (self.sandbox, self.manner) {
+            (None, _) => LaneName::None,
+            (Some(sandbox), Manner::Beside | Manner::InTurn) => LaneName::Sandbox(sandbox),
+            (Some(sandbox), Manner::Aside) => LaneName::Keys(sandbox),
+        }
+    }
+}
+
 impl Customer {
     fn push(&mut self, ticket: Ticket) {
-        let lane = self.lanes.entry(ticket.sandbox).or_default();
+        let lane = self.lanes.entry(ticket.lane()).or_default();
         if lane.waiting.is_empty() {
-            self.turns.push_back(ticket.sandbox);
+            self.turns.push_back(ticket.lane());
         }
         lane.waiting.push_back(ticket);
         self.waiting += 1;
@@ -201,7 +225,7 @@ impl Customer {
         for _ in 0..self.turns.len() {
             let name = self.turns.pop_front()?;
             let Some(lane) = self.lanes.get_mut(&name) else { continue };
-            let bound = if name.is_some() { bounds.jobs_sandbox } else { usize::MAX };
+            let bound = if name == LaneName::None { usize::MAX } else { bounds.jobs_sandbox };
             let ticket = lane.next(bound);
             if !lane.waiting.is_empty() {
                 self.turns.push_back(name);
@@ -217,13 +241,13 @@ impl Customer {
 
     fn done(&mut self, ticket: &Ticket) {
         self.running = self.running.saturating_sub(1);
-        let Some(lane) = self.lanes.get_mut(&ticket.sandbox) else { return };
+        let Some(lane) = self.lanes.get_mut(&ticket.lane()) else { return };
         match ticket.manner {
             Manner::Beside => lane.beside = lane.beside.saturating_sub(1),
-            Manner::InTurn => lane.in_turn = lane.in_turn.saturating_sub(1),
+            Manner::InTurn | Manner::Aside => lane.in_turn = lane.in_turn.saturating_sub(1),
         }
         if lane.is_idle() {
-            self.lanes.remove(&ticket.sandbox);
+            self.lanes.remove(&ticket.lane());
         }
     }
 
@@ -250,13 +274,13 @@ impl Customer {
 impl Lane {
     fn next(&mut self, beside_max: usize) -> Option<Ticket> {
         let ticket = *self.waiting.front()?;
-        let may_begin = self.in_turn == 0 && (ticket.manner == Manner::InTurn || self.beside < beside_max);
+        let may_begin = self.in_turn == 0 && (ticket.manner != Manner::Beside || self.beside < beside_max);
         if !may_begin {
             return None;
         }
         match ticket.manner {
             Manner::Beside => self.beside += 1,
-            Manner::InTurn => self.in_turn += 1,
+            Manner::InTurn | Manner::Aside => self.in_turn += 1,
         }
         self.waiting.pop_front()
     }

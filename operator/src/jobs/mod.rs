@@ -11,6 +11,7 @@ mod fence;
 mod queue;
 mod sandbox;
 mod sealed;
+mod ssh;
 mod terms;
 
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         Job::SandboxSnapshot => router.route(job.id(), snapshot.layer(TangleLayer)),
         Job::SandboxDelete => router.route(job.id(), delete.layer(TangleLayer)),
         Job::Exec => router.route(job.id(), exec.layer(TangleLayer)),
+        Job::SshProvision => router.route(job.id(), ssh_provision.layer(TangleLayer)),
+        Job::SshRevoke => router.route(job.id(), ssh_revoke.layer(TangleLayer)),
         _ => router.route(job.id(), refuse.layer(TangleLayer)),
     });
     router.with_context(desk)
@@ -67,6 +70,18 @@ async fn delete(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId
 
 async fn exec(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
     desk.answer(CallKey { service, call }, exec::exec).await.map(TangleResult)
+}
+
+async fn ssh_provision(
+    Context(desk): Context<Arc<Desk>>,
+    ServiceId(service): ServiceId,
+    CallId(call): CallId,
+) -> Receipt {
+    desk.answer(CallKey { service, call }, ssh::provision).await.map(TangleResult)
+}
+
+async fn ssh_revoke(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, ssh::revoke).await.map(TangleResult)
 }
 
 async fn refuse(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {

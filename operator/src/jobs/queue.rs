@@ -182,9 +182,8 @@ fn ticket(call: &CallRecord) -> Option<Ticket> {
         Job::SandboxStop | Job::SandboxResume | Job::SandboxDelete | Job::SandboxSnapshot => {
             (sandbox_of(&call.inputs), Manner::InTurn)
         }
-        Job::Exec | Job::Prompt | Job::Task | Job::SshProvision | Job::SshRevoke => {
-            (sandbox_of(&call.inputs), Manner::Beside)
-        }
+        Job::Exec | Job::Prompt | Job::Task => (sandbox_of(&call.inputs), Manner::Beside),
+        Job::SshProvision | Job::SshRevoke => (sandbox_of(&call.inputs), Manner::Aside),
         Job::BatchCreate
         | Job::BatchTask
         | Job::BatchExec
@@ -218,7 +217,7 @@ mod tests {
     use alloy::primitives::Address;
     use alloy::sol_types::SolValue as _;
     use futures::{FutureExt as _, StreamExt as _};
-    use sandbox_protocol::abi::{ExecRequest, SandboxIdRequest};
+    use sandbox_protocol::abi::{ExecRequest, SandboxIdRequest, SshRevokeRequest};
 
     use super::*;
 
@@ -242,6 +241,14 @@ mod tests {
         assert_eq!((found.sandbox, found.manner), (Some(id), Manner::Beside));
         let found = ticket(&call(9, Job::SandboxCreate, Vec::new())).unwrap();
         assert_eq!(found.sandbox, Some(SandboxId { origin: CallKey { service: 1, call: 9 }, slot: 0 }));
+    }
+
+    #[test]
+    fn keys_are_nobodys_turn_but_their_own() {
+        let request = SshRevokeRequest { sandbox_id: "sbx-1-7-3".into(), ..SshRevokeRequest::default() };
+        let found = ticket(&call(9, Job::SshRevoke, request.abi_encode())).unwrap();
+        let id = SandboxId { origin: CallKey { service: 1, call: 7 }, slot: 3 };
+        assert_eq!((found.sandbox, found.manner), (Some(id), Manner::Aside));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use alloy::primitives::U256;
 use alloy::sol_types::SolValue;
 use sandbox_fleet::Unfinished;
-use sandbox_fleet::request::{SnapshotUri, SnapshotWish, sandbox_spec};
+use sandbox_fleet::keys::{SshKey, SshKeys};
+use sandbox_fleet::request::{SnapshotUri, SnapshotWish, created_with_key, sandbox_spec};
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox};
 use sandbox_protocol::abi::{
     ResumeRequest, SandboxCreateRequest, SandboxCreateResponse, SandboxIdRequest, SandboxSnapshotRequest,
@@ -17,6 +18,7 @@ use super::{JobCall, Work};
 use crate::chain::until_answered;
 use crate::limits::{CREATE_TIMEOUT, DELETE_TIMEOUT, RESUME_TIMEOUT, SNAPSHOT_TIMEOUT, STOP_TIMEOUT};
 use crate::outside::check_rules;
+use crate::ssh::SshOffer;
 
 /// Job 0: provisions a sandbox.
 pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
@@ -31,7 +33,10 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
     }
     let expires_at_block = expiry(&call, id).await;
     let (owner, phase) = (call.caller, Phase::Requested);
-    let sandbox = Sandbox { id, owner, spec, expires_at_block, warned: false, child: None, phase };
+    let key = created_with_key(&request, &call.parts().menu)?;
+    let key = key.map(|key| SshKey { key, expires_at_block: None, admitted_by: owner });
+    let ssh_keys = key.map(SshKeys::of).unwrap_or_default();
+    let sandbox = Sandbox { id, owner, spec, expires_at_block, warned: false, child: None, ssh_keys, phase };
     let fleet = &call.parts().fleet;
     let bound = if sandbox.spec.snapshot.is_some() { RESUME_TIMEOUT } else { CREATE_TIMEOUT };
     let Ok(created) = tokio::time::timeout(bound, fleet.create(sandbox)).await else {
@@ -39,13 +44,14 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
         return Err(late("the sandbox did not start in time").into());
     };
     let created = created?;
+    let ssh = call.parts().ssh.as_ref().filter(|_| request.ssh_enabled);
     let response = SandboxCreateResponse {
         sandbox_id: id.to_string(),
         stream_endpoint: String::new(),
         sidecar_endpoint: format!("{}/sandboxes/{id}", call.parts().api_url),
-        ssh_host: String::new(),
-        ssh_port: 0,
-        ssh_user: String::new(),
+        ssh_host: ssh.map(|ssh| ssh.host().to_owned()).unwrap_or_default(),
+        ssh_port: ssh.map(SshOffer::port).unwrap_or_default(),
+        ssh_user: ssh.map(|_| id.to_string()).unwrap_or_default(),
         expires_at_block: created.expires_at_block.unwrap_or_default(),
     };
     Ok(Work { detail: U256::ONE, ..Work::done(&response, created.phase.instance().cloned()) })
@@ -120,7 +126,7 @@ pub(super) async fn snapshot(call: JobCall) -> Result<Work, Unfinished> {
     Ok(Work { response: response.abi_encode(), ..Work::done(&(), Some(visit.instance)) })
 }
 
-fn named(call: &JobCall, text: &str) -> Result<SandboxId, Failure> {
+pub(super) fn named(call: &JobCall, text: &str) -> Result<SandboxId, Failure> {
     let id = SandboxId::from_endpoint(text).map_err(|error| bad(error.to_string()))?;
     call.is_of(id);
     Ok(id)
@@ -134,7 +140,7 @@ fn late(message: &str) -> Failure {
     Failure::new(FailureCode::Engine, message)
 }
 
-fn status(sandbox: &Sandbox) -> Work {
+pub(super) fn status(sandbox: &Sandbox) -> Work {
     let response = SandboxStatusResponse {
         sandbox_id: sandbox.id.to_string(),
         state: sandbox.phase.name().to_owned(),

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use sandbox_fleet::ports::{Egress, PortError};
 use sandbox_fleet::sandbox::{Instance, Sandbox};
-use sandbox_outbound::egress::{self, Rules, Usage};
-use sandbox_protocol::{Failure, FailureCode};
+use sandbox_outbound::egress::{self, Rules, Usage, VisitError, Visited};
+use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
 use super::{OutsideConfig, OutsideError};
 use crate::places::Places;
@@ -24,6 +24,11 @@ impl Proxy {
     /// What all sandboxes have used.
     pub(crate) fn usage(&self) -> Usage {
         self.egress.total()
+    }
+
+    /// Connects to a place as the sandbox itself would.
+    pub(crate) async fn visit(&self, sandbox: SandboxId, host: &str, port: u16) -> Result<Visited, VisitError> {
+        self.egress.visit(&sandbox.to_string(), host, port).await
     }
 }
 

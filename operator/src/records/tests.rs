@@ -4,6 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Signature, U256};
+use sandbox_fleet::fakes::ssh_key;
+use sandbox_fleet::keys::{SshKey, SshKeys};
 use sandbox_fleet::request::{Resources, SandboxSpec, SnapshotUri};
 use sandbox_fleet::sandbox::{EndReason, Instance, Phase, Rest, SidecarToken, StopReason};
 use sandbox_protocol::Failure;
@@ -296,6 +298,7 @@ fn running_sandbox() -> Sandbox {
         expires_at_block: Some(4),
         warned: true,
         child: None,
+        ssh_keys: SshKeys::default(),
         phase: Phase::Running(instance),
     }
 }
@@ -317,6 +320,8 @@ fn the_layout_of_a_sandbox_is_that_of_version_2() {
     let rest = Rest { instance: Instance::default(), reason: StopReason::Idle, failed_resumes: 1, failure: None };
     check_layout(&Phase::Stopped(rest), STOPPED);
     check_layout(&Phase::Requested, r#""requested""#);
+    let (key, admitted_by) = (ssh_key(1), Address::repeat_byte(1));
+    check_layout(&SshKeys::of(SshKey { key, expires_at_block: Some(7), admitted_by }), SSH_KEYS);
     check_layout(&Phase::Provisioning, r#""provisioning""#);
     check_layout(&Phase::Deleting(EndReason::Deleted), r#"{"deleting":"deleted"}"#);
     check_layout(&Phase::Gone(EndReason::Expired), r#"{"gone":"expired"}"#);
@@ -327,6 +332,10 @@ fn the_layout_of_a_sandbox_is_that_of_version_2() {
     );
     check_layout(&Phase::Failed(failure), "{\"failed\":{\"code\":\"engine\",\n\"message\":\"no engine\"}}");
 }
+
+const SSH_KEYS: &str = r#"[{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB",
+"expires_at_block":7,
+"admitted_by":"0x0101010101010101010101010101010101010101"}]"#;
 
 const SETTLED_CALL: &str = r#"{"key":{"service":1,
 "call":2},

@@ -24,6 +24,9 @@ use crate::limits::{ACCEPT_PAUSE, HEADER_BYTES_MAX, HEADERS_MAX};
 pub(super) struct Door {
     pub sandbox: Arc<Sandbox>,
     socket: Socket,
+    /// A permit for each connection of the sandbox.
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
     _stop: DropGuard,
 }
 
@@ -40,8 +43,23 @@ impl Door {
     pub(super) fn open(path: PathBuf, sandbox: Arc<Sandbox>) -> io::Result<Self> {
         let (listener, socket) = bind(path)?;
         let stop = CancellationToken::new();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, Arc::clone(&sandbox), stop.clone())));
-        Ok(Self { sandbox, socket, _stop: stop.drop_guard() })
+        let places = Arc::new(Semaphore::new(sandbox.shared.bounds.connections_per_sandbox_max));
+        let accepting = accept(listener, Arc::clone(&sandbox), Arc::clone(&places), stop.clone());
+        tokio::spawn(stop.clone().run_until_cancelled_owned(accepting));
+        Ok(Self { sandbox, socket, places, stop: stop.clone(), _stop: stop.drop_guard() })
+    }
+
+    /// A connection as if it had come through the socket; nothing where there are as many as may be.
+    pub(super) fn visit(&self) -> io::Result<Option<UnixStream>> {
+        let Some(passes) = take(&self.places, &self.sandbox.shared.places) else {
+            self.sandbox.meter.asked();
+            self.sandbox.meter.refused();
+            return Ok(None);
+        };
+        let (near, far) = UnixStream::pair()?;
+        let serving = converse(far, Arc::clone(&self.sandbox), passes);
+        tokio::spawn(self.stop.clone().run_until_cancelled_owned(serving));
+        Ok(Some(near))
     }
 
     /// Whether this is the door that is asked for, and can still be found.
@@ -89,8 +107,7 @@ pub(super) fn beside(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-async fn accept(listener: UnixListener, sandbox: Arc<Sandbox>, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(sandbox.shared.bounds.connections_per_sandbox_max));
+async fn accept(listener: UnixListener, sandbox: Arc<Sandbox>, places: Arc<Semaphore>, stop: CancellationToken) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => match take(&places, &sandbox.shared.places) {

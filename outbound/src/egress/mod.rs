@@ -18,6 +18,7 @@ mod target;
 mod tunnel;
 mod upstream;
 mod usage;
+mod visit;
 
 use std::collections::HashMap;
 use std::io;
@@ -35,6 +36,7 @@ pub use self::rules::{Rules, RulesError};
 pub use self::services::{HostService, HostServices, ServiceError};
 use self::usage::Meter;
 pub use self::usage::Usage;
+pub use self::visit::{VisitError, Visited};
 use crate::address::Guard;
 use crate::limits::{
     CONNECTIONS_DEFAULT, CONNECTIONS_PER_SANDBOX_DEFAULT, HEADER_READ_DEFAULT, IDLE_DEFAULT, SANDBOXES_DEFAULT,
@@ -170,6 +172,17 @@ impl Egress {
         let opened = Door::open(socket.clone(), sandbox);
         doors.open.insert(key, opened.map_err(|source| OpenError::Listen { socket, source })?);
         Ok(())
+    }
+
+    /// Connects to `host` and `port` as the sandbox `key` itself would by a tunnel: the same rules, bounds and counters, and
+    /// the same end. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`VisitError`].
+    pub async fn visit(&self, key: &str, host: &str, port: u16) -> Result<Visited, VisitError> {
+        let entered = self.doors().open.get(key).map(Door::visit);
+        let stream = entered.ok_or(VisitError::Closed)?.map_err(VisitError::Broken)?.ok_or(VisitError::Busy)?;
+        visit::tunnel(stream, host, port).await
     }
 
     /// Ends the sandbox's egress at once, live tunnels too, and says what it used; nothing if it was not open.

@@ -7,6 +7,8 @@ use sandbox_outbound::limits::TUNNEL_BUFFER_BYTES;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::origin::{OK, answering, head, origin};
+use sandbox_outbound::egress::{EgressBounds, VisitError};
+
 use crate::harness::{KEY, Setup, node, rest, told, until};
 
 #[tokio::test]
@@ -198,4 +200,50 @@ async fn a_tunnel_to_where_nobody_listens_is_refused_before_it_begins() {
     assert_eq!(told(&head), "502 -");
     let (address, _requests) = answering(OK).await;
     assert_eq!(told(&node.get(&format!("http://origin.test:{}/", address.port())).await), "200 -");
+}
+
+#[tokio::test]
+async fn who_acts_in_a_sandboxs_name_goes_out_by_its_rules_and_is_counted_as_it() {
+    let address = origin(|mut stream| async move {
+        let asked = rest(&mut stream).await;
+        stream.write_all(asked.to_uppercase().as_bytes()).await.unwrap();
+    })
+    .await;
+    let node = node(Setup { rules: "origin.test:*", ..Setup::default() });
+    let mut stream = node.egress.visit(KEY, "origin.test", address.port()).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(rest(&mut stream).await, "HELLO");
+    drop(stream);
+    until(async || node.egress.usage(KEY).unwrap().connections == 0).await;
+    let usage = node.egress.usage(KEY).unwrap();
+    assert_eq!((usage.requests, usage.refusals, usage.bytes_up >= 5), (1, 0, true), "{usage:?}");
+
+    let refused = |error: VisitError| matches!(error, VisitError::Refused(_));
+    for host in ["elsewhere.test", "127.0.0.1", "::1", "a b", "", "origin.test@x"] {
+        assert!(refused(node.egress.visit(KEY, host, address.port()).await.unwrap_err()), "{host}");
+    }
+    assert!(refused(node.egress.visit(KEY, "origin.test", 0).await.unwrap_err()));
+    assert!(matches!(node.egress.visit("sbx-9-9-9", "origin.test", 1).await, Err(VisitError::Closed)));
+}
+
+#[tokio::test]
+async fn a_place_where_nobody_answers_is_told_apart_from_one_that_is_forbidden() {
+    let address = origin(|mut stream| async move { drop(rest(&mut stream).await) }).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = listener.local_addr().unwrap().port();
+    drop(listener);
+    let bounds = EgressBounds { connections_per_sandbox_max: 1, ..EgressBounds::default() };
+    let node = node(Setup { bounds, ..Setup::default() });
+    let unreachable = node.egress.visit(KEY, "origin.test", closed).await.unwrap_err();
+    assert!(matches!(unreachable, VisitError::Unreachable(_)), "{unreachable:?}");
+    let mut only = None;
+    until(async || {
+        only = node.egress.visit(KEY, "origin.test", address.port()).await.ok();
+        only.is_some()
+    })
+    .await;
+    assert!(matches!(node.egress.visit(KEY, "origin.test", address.port()).await, Err(VisitError::Busy)));
+    node.egress.close(KEY).unwrap();
+    assert_eq!(rest(&mut only.unwrap()).await, "", "it ends with the sandbox's way out");
 }

@@ -11,6 +11,7 @@
 //! | [`operators`] | staking, registering, approving |
 //! | [`quotes`] | signed prices: asked for, checked, redeemed |
 //! | [`requests`] | job inputs, built and bounded |
+//! | [`ssh`] | into a sandbox with the SSH programs that one has |
 //! | [`sealing`] | what is not to be public, sealed to who may answer |
 //! | [`answers`] | fetching answers from operators |
 //! | [`api`] | an operator's API for who signed in |
@@ -34,6 +35,7 @@ pub mod quotes;
 pub mod requests;
 pub mod reverts;
 pub mod sealing;
+pub mod ssh;
 pub mod verify;
 
 pub use chain::{Account, Chain};

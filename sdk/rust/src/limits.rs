@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, PTY_WINDOW_BYTES, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
 
+/// Length of the name of a host that is connected to over SSH: as long as a name in DNS may be.
+pub const SSH_HOST_NAME_BYTES_MAX: usize = 253;
 /// Operators of a service: the contract's own bound.
 pub const SERVICE_OPERATORS_MAX: u32 = 32;
 /// The least that the core takes as payment, in the smallest units of the asset: less could not be split.

@@ -9,6 +9,7 @@ use sandbox_protocol::limits::{
     CPU_CORES_MAX, DISK_GB_MAX, ENV_VAR_BYTES_MAX, ENV_VARS_MAX, EXEC_TIMEOUT_MS_MAX, JOB_INPUT_BYTES_MAX,
     MEMORY_MB_MAX, MEMORY_MB_MIN,
 };
+use sandbox_protocol::ssh::PublicKey;
 use sandbox_protocol::{Job, SandboxId};
 
 /// Keys of the environment that carry what the request struct has no field for.
@@ -154,6 +155,20 @@ impl CreateBuilder {
         if labels.is_empty() { self } else { self.env(LABELS_KEY, labels.join(",")) }
     }
 
+    /// Has it entered over SSH; keys are admitted later.
+    #[must_use]
+    pub const fn ssh(mut self) -> Self {
+        self.request.ssh_enabled = true;
+        self
+    }
+
+    /// Has it entered over SSH with this key from its beginning.
+    #[must_use]
+    pub fn ssh_key(mut self, key: &PublicKey) -> Self {
+        self.request.ssh_public_key = key.to_string();
+        self.ssh()
+    }
+
     /// Seconds without activity after which it is stopped.
     #[must_use]
     pub const fn idle_timeout_s(mut self, seconds: u64) -> Self {
@@ -285,6 +300,24 @@ pub fn snapshot(sandbox: SandboxId, to: Option<String>, contents: Contents) -> R
     bounded(Job::SandboxSnapshot, &request)
 }
 
+/// Has an SSH key open a sandbox for so many blocks, or, with 0, as long as there is one; one that does gets a new end.
+///
+/// # Errors
+/// [`RequestError::TooLarge`].
+pub fn ssh_provision(sandbox: SandboxId, key: &PublicKey, ttl_blocks: u64) -> Result<JobRequest, RequestError> {
+    let (sandbox_id, ssh_public_key) = (sandbox.to_string(), key.to_string());
+    bounded(Job::SshProvision, &abi::SshProvisionRequest { sandbox_id, ssh_public_key, ttl_blocks })
+}
+
+/// Has an SSH key open a sandbox no more, and ends what it has opened.
+///
+/// # Errors
+/// [`RequestError::TooLarge`].
+pub fn ssh_revoke(sandbox: SandboxId, key: &PublicKey) -> Result<JobRequest, RequestError> {
+    let (sandbox_id, ssh_public_key) = (sandbox.to_string(), key.to_string());
+    bounded(Job::SshRevoke, &abi::SshRevokeRequest { sandbox_id, ssh_public_key })
+}
+
 fn bounded(job: Job, request: &impl SolValue) -> Result<JobRequest, RequestError> {
     let inputs: Bytes = request.abi_encode().into();
     if inputs.len() > JOB_INPUT_BYTES_MAX {
@@ -361,6 +394,21 @@ mod tests {
     fn an_empty_environment_is_an_empty_text() {
         let job = CreateBuilder::new().build().unwrap();
         assert_eq!(decode::<SandboxCreateRequest>(&job.inputs), Ok(SandboxCreateRequest::default()));
+    }
+
+    #[test]
+    fn a_key_is_named_without_its_comment_and_has_a_create_ask_for_ssh() {
+        const LINE: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOmARhRNpL9AB6pLjv23vuQ7RK+RkhrTjHLMC0muvW93";
+        let key: PublicKey = format!("{LINE} me@here").parse().unwrap();
+        let created: SandboxCreateRequest =
+            decode(&CreateBuilder::new().ssh_key(&key).build().unwrap().inputs).unwrap();
+        assert_eq!((created.ssh_enabled, created.ssh_public_key.as_str()), (true, LINE));
+        let admitted = ssh_provision(SANDBOX, &key, 7).unwrap();
+        let request: abi::SshProvisionRequest = decode(&admitted.inputs).unwrap();
+        assert_eq!((request.ssh_public_key.as_str(), request.ttl_blocks), (LINE, 7));
+        for request in [admitted, ssh_revoke(SANDBOX, &key).unwrap()] {
+            assert_eq!(request.sandbox(), Some(SANDBOX));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use alloy::sol_types::{SolType, SolValue};
 use sandbox_fleet::pricing::{Life, Work};
-use sandbox_fleet::request::{Menu, Resources, command, sandbox_spec};
+use sandbox_fleet::request::{Menu, Resources, command, sandbox_spec, ssh_key};
 use sandbox_protocol::abi::{self, SandboxCreateRequest};
 use sandbox_protocol::limits::JOB_INPUT_BYTES_MAX;
 use sandbox_protocol::sealed::{self, Field, SealKey, Sealable, is_sealed};
@@ -64,8 +64,19 @@ fn read(job: Job, inputs: &[u8], (menu, keys): (&Menu, &[SealKey])) -> Result<(W
         Job::SandboxSnapshot => listed_in(&decode::<abi::SandboxSnapshotRequest>(inputs)?.sidecar_endpoint),
         Job::SandboxStop | Job::SandboxDelete => listed_in(&decode::<abi::SandboxIdRequest>(inputs)?.sandbox_id),
         Job::SandboxResume => listed_in(&decode::<abi::ResumeRequest>(inputs)?.sandbox_id),
-        Job::SshProvision => listed_in(&decode::<abi::SshProvisionRequest>(inputs)?.sandbox_id),
-        Job::SshRevoke => listed_in(&decode::<abi::SshRevokeRequest>(inputs)?.sandbox_id),
+        Job::SshProvision => {
+            let request: abi::SshProvisionRequest = decode(inputs)?;
+            if !menu.ssh {
+                return Err(Failure::new(FailureCode::Unsupported, "this operator lets nobody in over SSH"));
+            }
+            ssh_key(&request.ssh_public_key)?;
+            listed_in(&request.sandbox_id)
+        }
+        Job::SshRevoke => {
+            let request: abi::SshRevokeRequest = decode(inputs)?;
+            ssh_key(&request.ssh_public_key)?;
+            listed_in(&request.sandbox_id)
+        }
         Job::BatchTask => listed::<abi::BatchTaskRequest>(inputs),
         Job::BatchExec => listed::<abi::BatchExecRequest>(inputs),
         Job::BatchCollect => listed::<abi::BatchCollectRequest>(inputs),

@@ -52,6 +52,24 @@ fn what_changes_a_sandbox_comes_after_what_was_asked_before_and_before_what_was_
 }
 
 #[test]
+fn keys_wait_for_nothing_but_each_other() {
+    let mut fair = Fair::new(BOUNDS);
+    fair.offer(ticket(1, 1, Some(0), Manner::InTurn));
+    fair.offer(beside(1, 2));
+    fair.offer(ticket(1, 3, Some(0), Manner::Aside));
+    fair.offer(ticket(1, 4, Some(0), Manner::Aside));
+    fair.offer(ticket(1, 5, Some(9), Manner::Aside));
+    assert_eq!(taken(&mut fair), [1, 3, 5], "a long snapshot holds up no key, one key the next");
+    assert!(fair.withdraw(CallKey { service: 1, call: 2 }), "it waits");
+    fair.done(CallKey { service: 1, call: 3 });
+    assert_eq!(taken(&mut fair), [4]);
+    for call in [1, 4, 5] {
+        fair.done(CallKey { service: 1, call });
+    }
+    assert!(fair.customers.is_empty(), "nothing is kept of what has ended");
+}
+
+#[test]
 fn one_more_than_there_is_room_for_is_told_so_and_a_repeat_is_known() {
     let mut fair = Fair::new(Bounds { waiting: 3, waiting_each: 2, ..BOUNDS });
     let offers = [beside(1, 1), beside(1, 1), beside(1, 2), beside(1, 3), beside(2, 1), beside(3, 1)];
@@ -82,7 +100,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let manner = prop_oneof![4 => Just(Manner::Beside), 1 => Just(Manner::InTurn)];
+    let manner = prop_oneof![4 => Just(Manner::Beside), 1 => Just(Manner::InTurn), 1 => Just(Manner::Aside)];
     let sandbox = prop_oneof![1 => Just(None), 4 => (0..3_u64).prop_map(Some)];
     let offered = (1..5_u8, 0..200_u64, sandbox, manner);
     prop_oneof![
@@ -101,12 +119,12 @@ struct Model {
 }
 
 impl Model {
-    fn same_sandbox(a: &Ticket, b: &Ticket) -> bool {
-        a.caller == b.caller && a.sandbox == b.sandbox
+    fn same_lane(a: &Ticket, b: &Ticket) -> bool {
+        a.caller == b.caller && a.lane() == b.lane()
     }
 
     fn begin(&mut self, ticket: Ticket) {
-        let lane = |other: &&Ticket| Self::same_sandbox(&ticket, other);
+        let lane = |other: &&Ticket| Self::same_lane(&ticket, other);
         let first = self.waiting.iter().find(lane).copied();
         assert_eq!(first, Some(ticket), "calls of one sandbox begin in their order");
         let beside: Vec<_> = self.running.iter().filter(lane).collect();

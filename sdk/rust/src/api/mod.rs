@@ -13,7 +13,7 @@ use reqwest::{Method, RequestBuilder, Response};
 use sandbox_protocol::SandboxId;
 use sandbox_protocol::holdings::{
     CallsBody, CallsQuery, EventsQuery, ResumeBody, SandboxBody, SandboxesBody, SandboxesQuery, SnapshotBody,
-    SnapshotRequest,
+    SnapshotRequest, SshBody, SshKeyQuery, SshKeyRequest, SshKeysBody,
 };
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::session::{TokenBody, TokensBody};
@@ -201,6 +201,39 @@ impl Session {
         self.answer(request.timeout(SNAPSHOT_WITHIN)).await
     }
 
+    /// Where customers come over SSH, and the keys by which they know the host.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn ssh(&self) -> Result<SshBody, ApiError> {
+        self.answer(self.request(Method::GET, "/v1/ssh")).await
+    }
+
+    /// The SSH keys that a sandbox has on record.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn ssh_keys(&self, id: SandboxId) -> Result<SshKeysBody, ApiError> {
+        self.answer(self.request(Method::GET, &ssh_keys_of(id))).await
+    }
+
+    /// Has an SSH key open a sandbox; one that does already gets a new end.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn admit_ssh_key(&self, id: SandboxId, body: &SshKeyRequest) -> Result<SshKeysBody, ApiError> {
+        self.answer(self.request(Method::PUT, &ssh_keys_of(id)).json(body)).await
+    }
+
+    /// Has an SSH key open a sandbox no more, and ends what it has opened.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn revoke_ssh_key(&self, id: SandboxId, fingerprint: &str) -> Result<SshKeysBody, ApiError> {
+        let query = SshKeyQuery { fingerprint: fingerprint.to_owned() };
+        self.answer(self.request(Method::DELETE, &ssh_keys_of(id)).query(&query)).await
+    }
+
     /// A page of one's calls here, the newest first.
     ///
     /// # Errors
@@ -256,6 +289,10 @@ impl Session {
     fn garbled(&self, why: &str) -> ApiError {
         ApiError::Garbled { url: self.url.clone(), why: why.to_owned() }
     }
+}
+
+fn ssh_keys_of(id: SandboxId) -> String {
+    format!("/v1/sandboxes/{id}/ssh-keys")
 }
 
 fn url_of(operator: Address, registered: &str) -> Result<String, ApiError> {

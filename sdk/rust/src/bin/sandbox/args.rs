@@ -1,6 +1,7 @@
 //! The command line.
 
 mod inside;
+mod ssh;
 mod words;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use sandbox_protocol::session::Scope;
 use sandbox_protocol::{CallKey, Job, SandboxId};
 
 pub(crate) use self::inside::{ExecArgs, FilesCommand, KillArgs, PortArgs, ShellArgs};
+pub(crate) use self::ssh::{CpArgs, IdentityArgs, SshArgs, SshConfigArgs, SshKeyCommand};
 pub(crate) use self::words::call_key;
 use self::words::{job, sandbox, variable};
 use crate::commands::DeployArgs;
@@ -19,7 +21,7 @@ use crate::commands::DeployArgs;
 /// Seconds after which the core lets nobody approve a request any more.
 const APPROVAL_S: u64 = 3_600;
 /// Seconds in which the contract expects any answer, and a minute more.
-const ANSWER_S: u64 = 660;
+pub(crate) const ANSWER_S: u64 = 660;
 
 const HELP: &str = "\
 Settings (an option wins over its variable):
@@ -27,7 +29,7 @@ Settings (an option wins over its variable):
   SANDBOX_RPC_URL     HTTP endpoint of a node; default: the one in the addresses file
   SANDBOX_KEY         private key as hex; or SANDBOX_KEY_FILE, a file that holds it
   SANDBOX_SERVICE     service in which `create` creates, and whose operators are asked
-  SANDBOX_CONFIG_DIR  where `login` keeps tokens; default: sandbox in XDG_CONFIG_HOME or ~/.config
+  SANDBOX_CONFIG_DIR  where tokens, SSH keys and known hosts are kept; default: sandbox in XDG_CONFIG_HOME or ~/.config
 
 Exit codes:
     0  done                     2  wrong usage or settings
@@ -36,7 +38,7 @@ Exit codes:
   123  not done, the operator's matter
   124  the command's time was over
   125  chain or operator unreachable, or no answer in time
-`exec`, `run`, `logs` and `shell` end with the command's own exit code, which is 128 + signal for one that a signal ended.";
+`exec`, `run`, `logs`, `shell` and `ssh` end with the command's own exit code, which is 128 + signal for one that a signal ended.";
 
 /// Rent AI-agent sandboxes on Tangle, and prove what was done in them.
 #[derive(Debug, Parser)]
@@ -105,6 +107,15 @@ pub(crate) enum Command {
     Port(PortArgs),
     /// Open a terminal in a sandbox
     Shell(ShellArgs),
+    /// Come into a sandbox with ssh: its key is admitted, the host's is checked
+    Ssh(SshArgs),
+    /// Copy files into a sandbox or out of it with scp
+    Cp(CpArgs),
+    /// Print a block for ~/.ssh/config, with which ssh and all that is built on it come into a sandbox
+    SshConfig(SshConfigArgs),
+    /// Say whose SSH keys are let into a sandbox
+    #[command(subcommand)]
+    SshKey(SshKeyCommand),
     /// Stop a sandbox; what is in it stays
     Stop(RemoveArgs),
     /// Start a stopped sandbox again
@@ -222,6 +233,12 @@ pub(crate) struct SpecArgs {
     /// Stop it after so long without activity
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     pub(crate) idle_timeout: u64,
+    /// Have it entered over SSH: only by an operator that lets customers in
+    #[arg(long)]
+    pub(crate) ssh: bool,
+    /// File with a public key that is let in over SSH from the beginning
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ssh_key: Option<PathBuf>,
 }
 
 /// How a job is paid.
@@ -369,7 +386,7 @@ pub(crate) struct LoginArgs {
     #[command(flatten)]
     pub(crate) place: WhereArgs,
     /// What the token opens: calls:read, sandboxes:read, sandboxes:write, sandboxes:exec, sandboxes:files, sandboxes:pty,
-    /// sandboxes:ports, events:read; default: all
+    /// sandboxes:ports, sandboxes:ssh, events:read; default: all
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     pub(crate) scopes: Vec<Scope>,
 }

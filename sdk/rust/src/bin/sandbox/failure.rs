@@ -17,6 +17,7 @@ use sandbox_sdk::deployment::DeploymentError;
 use sandbox_sdk::quotes::AskError;
 use sandbox_sdk::requests::RequestError;
 use sandbox_sdk::sealing::SealingError;
+use sandbox_sdk::ssh::SshError;
 use sandbox_sdk::verify::Unproven;
 
 /// Kinds of failures. The numbers are documented in `args`; none of them is one that shells give by themselves.
@@ -118,6 +119,17 @@ impl From<DeploymentError> for Failure {
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         Self::new(Exit::Usage, "request", &error, false)
+    }
+}
+
+impl From<SshError> for Failure {
+    fn from(error: SshError) -> Self {
+        let (exit, code) = match &error {
+            SshError::Changed { .. } => (Exit::Unproven, "host_key_changed"),
+            SshError::NoHost(_) => (Exit::Operator, "no_ssh"),
+            SshError::Path(_) => (Exit::Usage, "usage"),
+        };
+        Self::new(exit, code, &error, false)
     }
 }
 

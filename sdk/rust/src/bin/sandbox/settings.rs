@@ -23,6 +23,7 @@ const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 const HOME: &str = "HOME";
 const LOG: &str = "RUST_LOG";
 const TERM: &str = "TERM";
+const SSH_AGENT: &str = "SSH_AUTH_SOCK";
 
 /// Where commands find chain, key and service.
 #[derive(Debug)]
@@ -55,6 +56,16 @@ impl Settings {
     /// The kind of terminal that this program runs in.
     pub(crate) fn terminal(&self) -> Option<String> {
         source::Source::get(&self.source, TERM).filter(|name| name.len() <= PTY_TERM_BYTES_MAX)
+    }
+
+    /// Its user's home.
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        source::Source::get(&self.source, HOME).filter(|home| !home.is_empty()).map(PathBuf::from)
+    }
+
+    /// Where an SSH agent listens.
+    pub(crate) fn ssh_agent(&self) -> Option<PathBuf> {
+        source::Source::get(&self.source, SSH_AGENT).filter(|socket| !socket.is_empty()).map(PathBuf::from)
     }
 
     pub(crate) fn deployment(&self) -> Result<Deployment, Failure> {

@@ -12,6 +12,7 @@ mod sandboxes;
 mod service;
 mod sessions;
 mod shell;
+mod ssh;
 mod streams;
 
 use std::process::ExitCode;
@@ -36,6 +37,10 @@ pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) 
         Command::Files(command) => files::run(command, settings, output).await,
         Command::Port(args) => ports::forward(args, settings, output).await,
         Command::Shell(args) => shell::shell(args, settings, output).await,
+        Command::Ssh(args) => ssh::ssh(args, settings, output).await,
+        Command::Cp(args) => ssh::cp(args, settings, output).await,
+        Command::SshConfig(args) => ssh::config(args, settings, output).await,
+        Command::SshKey(command) => ssh::key(command, settings, output).await,
         Command::Stop(args) => sandboxes::stop(args, settings, output).await,
         Command::Resume(args) => sandboxes::resume(args, settings, output).await,
         Command::Snapshot(args) => sandboxes::snapshot(args, settings, output).await,

@@ -80,7 +80,7 @@ fn request(args: QuoteArgs) -> Result<JobRequest, Failure> {
         return Ok(JobRequest { job: args.job, inputs });
     }
     match args.job {
-        Job::SandboxCreate => Ok(sandbox_of(args.spec).build()?),
+        Job::SandboxCreate => Ok(sandbox_of(args.spec)?.build()?),
         Job::SandboxDelete => Ok(requests::delete(args.sandbox.ok_or_else(|| needed("--sandbox"))?)),
         Job::Exec => {
             let sandbox = args.sandbox.ok_or_else(|| needed("--sandbox"))?;

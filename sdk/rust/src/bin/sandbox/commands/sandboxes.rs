@@ -14,8 +14,9 @@ use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobReque
 
 use super::call::{answer_of, save};
 use super::quotes;
+use super::ssh::public_key;
 use crate::args::{
-    AnswerArgs, CreateArgs, PayArgs, RemoveArgs, RestoreArgs, ResumeArgs, RunArgs, SnapshotArgs, SpecArgs,
+    ANSWER_S, AnswerArgs, CreateArgs, PayArgs, RemoveArgs, RestoreArgs, ResumeArgs, RunArgs, SnapshotArgs, SpecArgs,
 };
 use crate::failure::Failure;
 use crate::output::Output;
@@ -38,7 +39,7 @@ async fn created(
     (settings, output): (&Settings, &Output),
 ) -> Result<ExitCode, Failure> {
     let service = settings.service(args.service)?;
-    let builder = sandbox_of(args.spec);
+    let builder = sandbox_of(args.spec)?;
     let request = match snapshot {
         Some(uri) => builder.snapshot(uri).build()?,
         None => builder.build()?,
@@ -48,7 +49,7 @@ async fn created(
 }
 
 /// The sandbox that these options ask for.
-pub(super) fn sandbox_of(spec: SpecArgs) -> CreateBuilder {
+pub(super) fn sandbox_of(spec: SpecArgs) -> Result<CreateBuilder, Failure> {
     let mut builder = CreateBuilder::new()
         .cpu_cores(spec.cpu)
         .memory_mb(spec.memory_mb)
@@ -62,10 +63,16 @@ pub(super) fn sandbox_of(spec: SpecArgs) -> CreateBuilder {
     if let Some(name) = spec.name {
         builder = builder.name(name);
     }
-    match spec.image {
+    if spec.ssh {
+        builder = builder.ssh();
+    }
+    if let Some(file) = spec.ssh_key {
+        builder = builder.ssh_key(&public_key(&file)?);
+    }
+    Ok(match spec.image {
         Some(image) => builder.image(image),
         None => builder,
-    }
+    })
 }
 
 /// The command of these words.
@@ -96,6 +103,37 @@ async fn changed(
 ) -> Result<ExitCode, Failure> {
     let body = answered(id.origin.service, request, (&LISTED, answer), (settings, output)).await?;
     finish(&body, output, |response: SandboxStatusResponse| format!("{} {}", response.sandbox_id, response.state))
+}
+
+/// Has a job done at the list price, and prints what its proven answer says.
+pub(super) async fn proven<T>(
+    (id, request): (SandboxId, JobRequest),
+    (settings, output): (&Settings, &Output),
+    text: impl FnOnce(T) -> String,
+) -> Result<ExitCode, Failure>
+where
+    T: alloy::sol_types::SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
+{
+    let answer = AnswerArgs { within: ANSWER_S, save: None };
+    let body = answered(id.origin.service, request, (&LISTED, &answer), (settings, output)).await?;
+    finish(&body, output, text)
+}
+
+/// Has a job done at the list price; what its proven answer says.
+pub(super) async fn proven_answer<T>(
+    (id, request): (SandboxId, JobRequest),
+    (settings, output): (&Settings, &Output),
+) -> Result<T, Failure>
+where
+    T: alloy::sol_types::SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
+{
+    let answer = AnswerArgs { within: ANSWER_S, save: None };
+    let body = answered(id.origin.service, request, (&LISTED, &answer), (settings, output)).await?;
+    let answer = answer_of(&body)?;
+    match Failure::of_answer(answer) {
+        Some(failure) => Err(failure),
+        None => decoded(answer),
+    }
 }
 
 pub(crate) async fn snapshot(args: SnapshotArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
@@ -141,7 +179,7 @@ async fn answered(
     output.progress(&format!("call {} is in block {}, waiting for its operator", submitted.key, submitted.block));
     let within = Duration::from_secs(args.within);
     let body = match submitted.request.job {
-        Job::Exec => answers.wait_for(&submitted, within).await?,
+        Job::Exec | Job::SshProvision | Job::SshRevoke => answers.wait_for(&submitted, within).await?,
         _ => answers.wait_until_settled(&submitted, within).await?,
     };
     save(args.save.as_deref(), &body)?;
