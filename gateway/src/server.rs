@@ -63,7 +63,7 @@ pub struct Gateway {
 
 struct Shared {
     doors: Arc<dyn Doors>,
-    keys: Arc<HostKeys>,
+    keys: HostKeys,
     bounds: Bounds,
     connections: AtomicU64,
     strangers: Strangers,
@@ -72,7 +72,7 @@ struct Shared {
 
 impl Gateway {
     /// Lets in whom `doors` knows, and proves itself by `keys`.
-    pub fn new(doors: Arc<dyn Doors>, keys: Arc<HostKeys>, bounds: Bounds) -> Self {
+    pub fn new(doors: Arc<dyn Doors>, keys: HostKeys, bounds: Bounds) -> Self {
         let shared = Shared {
             doors,
             keys,

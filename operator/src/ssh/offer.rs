@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use sandbox_gateway::hostkeys::{HostKeyError, HostKeys};
 use sandbox_gateway::ports::Doors;
+use sandbox_gateway::{Bounds, Gateway};
 use sandbox_protocol::ssh::PublicKey;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -111,15 +112,6 @@ impl Front {
     }
 
     async fn serve(self, doors: Arc<dyn Doors>, stop: CancellationToken) {
-        // The gateway is started here, with `self.listener`, `self.offer.keys` and `doors`; nobody is let in without it.
-        let turning_away = async {
-            while let Ok((stream, _)) = self.listener.accept().await {
-                drop(stream);
-            }
-        };
-        if stop.run_until_cancelled(turning_away).await.is_some() {
-            tracing::error!("the SSH port is lost");
-        }
-        drop(doors);
+        Gateway::new(doors, self.offer.keys, Bounds::default()).serve(self.listener, stop).await;
     }
 }

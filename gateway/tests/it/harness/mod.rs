@@ -84,7 +84,7 @@ impl Stage {
         until(|| socket.exists()).await;
         let key = Key::new(directory.path(), "id");
         let house = House::new(socket, &key.public);
-        let keys = Arc::new(HostKeys::open(directory.path()).unwrap());
+        let keys = HostKeys::open(directory.path()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let host_key = keys.announced(SystemTime::now()).unwrap().remove(0);
