@@ -1,6 +1,6 @@
 //! What a client says, message by message. Nothing in here waits for a program: russh hears nothing else meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::backlog::{Backlog, NotTaken};
-use crate::guest::{Guest, Inlet, Name, Word};
+use crate::guest::{Ends, Guest, Inlet, Name, Word};
 use crate::limits::{ENV_BYTES_MAX, ENV_MAX, LISTENERS_PER_CONNECTION_MAX, SIDECAR_ANSWER_MAX};
 use crate::listening::{self, Place, is_local};
 use crate::outlet::{STDERR, Window};
@@ -46,7 +46,7 @@ pub(crate) struct Client {
 /// A connection before anybody was let in.
 pub(crate) struct Arriving {
     pub(crate) number: u64,
-    pub(crate) peer: String,
+    pub(crate) ends: Ends,
     pub(crate) backlog: Backlog,
     /// Cancelled once a key was proven, whatever comes of it.
     pub(crate) proven: CancellationToken,
@@ -239,8 +239,8 @@ impl Handler for Client {
             return Err(russh::Error::Inconsistent);
         };
         let Entering { sandbox, key, outcome } = entering;
-        let Arriving { number, peer, backlog, entered, .. } = arriving;
-        let name = Name { number, peer, sandbox, key };
+        let Arriving { number, ends, backlog, entered, .. } = arriving;
+        let name = Name { number, ends, sandbox, key };
         let room = match outcome {
             Ok(room) => room,
             Err(reason) => {
@@ -267,9 +267,9 @@ impl Handler for Client {
             return Ok(());
         };
         let served = guest.admit(channel, Window::default());
+        let start = Start { program: Program::Shell, terminal: None, env: BTreeMap::new() };
         let dialling = async move { sidecar::program(&*guest.room).await };
         let dialled = AbortOnDropHandle::new(tokio::spawn(dialling));
-        let start = Start { program: Program::Shell, terminal: None, env: std::collections::BTreeMap::new() };
         self.pending.insert(served.id, Pending { served, dialled, start, agent: false });
         reply.accept().await;
         Ok(())

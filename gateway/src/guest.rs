@@ -1,6 +1,7 @@
 //! Somebody who was let in: what a connection and its channels share.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use russh::ChannelId;
@@ -20,12 +21,31 @@ use crate::ports::{AuditEntry, AuditEvent, Doors, Room};
 /// Channels to a client that it has not confirmed.
 const UNCONFIRMED_MAX: usize = 64;
 
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) peer: SocketAddr,
+    pub(crate) own: SocketAddr,
+}
+
+impl Ends {
+    /// As programs are told them that want to know whence somebody came.
+    pub(crate) fn env(self) -> [(String, String); 2] {
+        let (peer, own) = (self.peer.ip().to_canonical(), self.own.ip().to_canonical());
+        let (from, to) = (self.peer.port(), self.own.port());
+        [
+            ("SSH_CLIENT".to_owned(), format!("{peer} {from} {to}")),
+            ("SSH_CONNECTION".to_owned(), format!("{peer} {from} {own} {to}")),
+        ]
+    }
+}
+
 /// Who came, from where, to which sandbox.
 #[derive(Debug, Clone)]
 pub(crate) struct Name {
     /// Of the connection.
     pub(crate) number: u64,
-    pub(crate) peer: String,
+    pub(crate) ends: Ends,
     pub(crate) sandbox: SandboxId,
     /// Fingerprint.
     pub(crate) key: String,
@@ -35,7 +55,7 @@ impl Name {
     pub(crate) fn entry(&self, event: AuditEvent) -> AuditEntry {
         AuditEntry {
             connection: self.number,
-            peer: self.peer.clone(),
+            peer: self.ends.peer.to_string(),
             sandbox: Some(self.sandbox),
             key: Some(self.key.clone()),
             event,

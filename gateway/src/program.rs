@@ -56,6 +56,7 @@ pub(crate) async fn serve(guest: Arc<Guest>, pending: Pending) {
             Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "no way to an agent"),
         }
     }
+    start.env.extend(guest.name.ends.env());
     let end = carry(&guest, &mut served, dialled, start).await;
     let told = tell(&served, &end).await;
     let text = match (end, told) {

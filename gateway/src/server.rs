@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::algorithms::PREFERRED;
 use crate::backlog::Backlog;
 use crate::client::{Arriving, Client};
-use crate::guest::Guest;
+use crate::guest::{Ends, Guest};
 use crate::hostkeys::{HostKeyError, HostKeys};
 use crate::limits::{
     FAREWELL_MAX, GUESTS_MAX, KEEP_ALIVE, KEEP_ALIVES_MAX, LOGIN_MAX, LOGIN_TRIES_MAX, MESSAGES_MAX, PACKET_BYTES_MAX,
@@ -135,12 +135,13 @@ impl Shared {
             tracing::debug!(%peer, "as many strangers are at the door as may");
             return;
         };
+        let Ok(own) = socket.local_addr() else { return stranger.failed() };
         let cut = CancellationToken::new();
         let _ends_here = cut.clone().drop_guard();
         let (proven, entered, begun) = (CancellationToken::new(), oneshot::channel(), Instant::now());
         let arriving = Arriving {
             number: self.connections.fetch_add(1, Ordering::Relaxed) + 1,
-            peer: peer.to_string(),
+            ends: Ends { peer, own },
             backlog: Backlog::default(),
             proven: proven.clone(),
             entered: entered.0,

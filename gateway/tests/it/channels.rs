@@ -156,6 +156,15 @@ async fn variables_of_text_are_taken_and_others_are_not() {
 }
 
 #[tokio::test]
+async fn a_program_is_told_whence_its_guest_came() {
+    let stage = Stage::start().await;
+    let said = stage.sh("echo $SSH_CONNECTION").await;
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let port = stage.address.port().to_string();
+    assert!(matches!(words[..], ["127.0.0.1", _, "127.0.0.1", own] if own == port), "{said}");
+}
+
+#[tokio::test]
 async fn sixty_four_channels_of_one_connection_work_at_once() {
     let stage = Stage::start().await;
     let control = stage.outside().join("control");

@@ -21,7 +21,7 @@ const BULK_MIB: u64 = 512;
 const CIPHERS: [(&str, &str); 2] =
     [("aes_gcm", "aes128-gcm@openssh.com"), ("chacha20", "chacha20-poly1305@openssh.com")];
 const SFTP_ROUNDS: usize = 3;
-const LARGE_MIB: u64 = 256;
+const LARGE_MIB: u64 = 128;
 const SMALL_FILES: usize = 5_000;
 const SMALL_BYTES: usize = 1_024;
 /// Sessions at the beginning and the end of the slope.

@@ -154,8 +154,12 @@ fn sshd(directory: &Path, key: &Path, port: u16) -> Result<Child> {
         "Subsystem sftp /usr/lib/openssh/sftp-server".to_owned(),
     ];
     fs::write(&config, lines.join("\n") + "\n").context("sshd's configuration")?;
-    let mut command = Command::new(SSHD);
-    command.arg("-D").arg("-f").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // With an empty home: what a shell reads there is not what is measured.
+    let home = std::env::var("HOME").context("no home")?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--", "sh", "-c", "mount -t tmpfs tmpfs \"$1\" && exec \"$2\" -D -f \"$3\"", "sh"]);
+    command.args([home.as_ref(), SSHD.as_ref(), config.as_os_str()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().context("sshd, of Debian's package openssh-server")
 }
 
