@@ -2,18 +2,22 @@
 //!
 //! russh widens a channel's window by itself when half of it has come, whether or not the bytes were passed on, and a
 //! handler that waits holds up the whole connection in both directions. So nothing waits here: bytes are queued per
-//! channel, and while one's queue is long, windows are widened by two bytes at a time, which is as good as nothing. That
-//! is one width for all channels, so a channel beside it gets small windows in between, and now and then the other takes
-//! one of these. Where so much has come that way that the connection may hold no more, the channel that hoards is ended.
+//! channel. While one's queue is longish, the connection is read with short pauses, in which a program that reads at all
+//! catches up; unless a program cannot go on before its client has widened a window, since that word comes by the same
+//! way. Where a queue is long, windows are widened by two bytes at a time, which is as good as nothing. That is one width
+//! for all channels, so a channel beside it gets small windows in between, and now and then the other takes one of these.
+//! Where so much has come that way that the connection may hold no more, the channel that hoards is ended.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 
 use crate::limits::{
-    BACKLOG_BYTES_MAX, KEEPS_UP_BYTES, STALLED_BYTES, WINDOW_BESIDE_STALLED_BYTES, WINDOW_BYTES_MAX, WINDOW_START_BYTES,
+    BACKLOG_BYTES_MAX, BUSY_BYTES, BUSY_PAUSE, KEEPS_UP_BYTES, STALLED_BYTES, STALLED_PAUSE,
+    WINDOW_BESIDE_STALLED_BYTES, WINDOW_BYTES_MAX, WINDOW_START_BYTES,
 };
 
 /// The window of a channel that is not to be widened: russh widens below half of it, so when it is used up.
@@ -28,14 +32,48 @@ pub(crate) struct Backlog {
 #[derive(Debug, Default)]
 struct Shared {
     bytes: AtomicUsize,
+    /// Channels with a queue that is longish, or long.
+    busy: AtomicUsize,
+    /// Channels with a queue that is long.
     stalled: AtomicUsize,
+    /// Channels to the client that wait for a window.
+    starved: AtomicUsize,
+    less: Notify,
     /// A window was made for a channel that keeps up, and another may take it.
     made: AtomicBool,
 }
 
 impl Backlog {
-    /// Whether any channel is stalled.
-    pub(crate) fn is_stalled(&self) -> bool {
+    /// For how long the connection is not to be read, at most.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+        match (count(&self.shared.stalled), count(&self.shared.busy), count(&self.shared.starved)) {
+            (1.., _, _) => Some(STALLED_PAUSE),
+            (0, 1.., 0) => Some(BUSY_PAUSE),
+            _ => None,
+        }
+    }
+
+    /// Returns when it may be read again earlier than that.
+    pub(crate) async fn caught_up(&self) {
+        loop {
+            let mut less = std::pin::pin!(self.shared.less.notified());
+            less.as_mut().enable();
+            if self.pause().is_none() {
+                return;
+            }
+            less.await;
+        }
+    }
+
+    /// A channel to the client waits for a window, until this is dropped.
+    pub(crate) fn starve(&self) -> Starved {
+        self.shared.starved.fetch_add(1, Ordering::Relaxed);
+        self.shared.less.notify_waiters();
+        Starved { backlog: self.clone() }
+    }
+
+    fn is_stalled(&self) -> bool {
         self.shared.stalled.load(Ordering::Relaxed) > 0
     }
 
@@ -49,6 +87,18 @@ impl Backlog {
 
     fn remove(&self, bytes: usize) {
         self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// See [`Backlog::starve`].
+#[derive(Debug)]
+pub(crate) struct Starved {
+    backlog: Backlog,
+}
+
+impl Drop for Starved {
+    fn drop(&mut self) {
+        self.backlog.shared.starved.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -89,6 +139,7 @@ struct Waiting {
     ended: bool,
     /// Nobody takes what comes.
     closed: bool,
+    busy: bool,
     stalled: bool,
     came: u64,
     /// What the client may send still.
@@ -110,6 +161,7 @@ impl Intake {
             in_hand: 0,
             ended: false,
             closed: false,
+            busy: false,
             stalled: false,
             came: 0,
             window: WINDOW_START_BYTES as usize,
@@ -220,17 +272,24 @@ impl Intake {
     }
 
     fn weigh(&self, waiting: &mut Waiting) {
-        let stalled = waiting.held() > STALLED_BYTES;
-        if stalled != waiting.stalled {
-            waiting.stalled = stalled;
-            let count = &self.queue.backlog.shared.stalled;
-            if stalled {
-                count.fetch_add(1, Ordering::Relaxed)
-            } else {
-                count.fetch_sub(1, Ordering::Relaxed)
-            };
+        let shared = &self.queue.backlog.shared;
+        let held = waiting.held();
+        let was_busy = waiting.busy;
+        count(&shared.busy, &mut waiting.busy, held > BUSY_BYTES);
+        count(&shared.stalled, &mut waiting.stalled, held > STALLED_BYTES);
+        if was_busy && !waiting.busy {
+            shared.less.notify_waiters();
         }
     }
+}
+
+/// Counts one that has become so, or is so no more.
+fn count(all: &AtomicUsize, was: &mut bool, is: bool) {
+    match (std::mem::replace(was, is), is) {
+        (false, true) => all.fetch_add(1, Ordering::Relaxed),
+        (true, false) => all.fetch_sub(1, Ordering::Relaxed),
+        (true, true) | (false, false) => return,
+    };
 }
 
 #[cfg(test)]
@@ -272,8 +331,11 @@ mod tests {
         assert_eq!(intake.widened(WINDOW_START_BYTES), 2 * WINDOW_START_BYTES);
         intake.came(&[0]).unwrap();
         assert_eq!(intake.widened(WINDOW_START_BYTES), WINDOW_START_BYTES);
-        intake.came(&vec![0; STALLED_BYTES - KEEPS_UP_BYTES - 1]).unwrap();
-        assert_eq!(intake.widened(WINDOW_START_BYTES), WINDOW_START_BYTES);
+        intake.came(&[0]).unwrap();
+        intake.widened(WINDOW_BYTES_MAX);
+        intake.came(&[0]).unwrap();
+        intake.came(&vec![0; STALLED_BYTES - KEEPS_UP_BYTES - 3]).unwrap();
+        assert_eq!(intake.widened(WINDOW_BYTES_MAX), WINDOW_BYTES_MAX);
         intake.came(&[0]).unwrap();
         assert_eq!(intake.widened(WINDOW_BYTES_MAX), NO_WINDOW);
         intake.close();
@@ -284,7 +346,9 @@ mod tests {
     fn beside_a_stalled_channel_another_is_widened_a_little() {
         let backlog = Backlog::default();
         let (stalled, other) = (Intake::new(&backlog), Intake::new(&backlog));
-        stalled.came(&vec![0; STALLED_BYTES + 1]).unwrap();
+        stalled.widened(WINDOW_BYTES_MAX);
+        stalled.came(&[0]).unwrap();
+        stalled.came(&vec![0; STALLED_BYTES]).unwrap();
         assert_eq!(other.widened(WINDOW_BYTES_MAX), NO_WINDOW);
         assert_eq!(other.widened(NO_WINDOW), WINDOW_BESIDE_STALLED_BYTES);
         assert_eq!(stalled.widened(WINDOW_BESIDE_STALLED_BYTES), WINDOW_BESIDE_STALLED_BYTES);
@@ -292,6 +356,29 @@ mod tests {
         assert_eq!(other.widened(NO_WINDOW), WINDOW_BESIDE_STALLED_BYTES);
         assert_eq!(other.widened(WINDOW_BESIDE_STALLED_BYTES), NO_WINDOW);
         assert_eq!(stalled.widened(NO_WINDOW), NO_WINDOW);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_read_slowly_while_a_channel_is_behind_and_its_client_has_nothing_to_say() {
+        let backlog = Backlog::default();
+        let intake = Intake::new(&backlog);
+        intake.came(&vec![0; BUSY_BYTES]).unwrap();
+        assert_eq!(backlog.pause(), None);
+        intake.widened(WINDOW_BYTES_MAX);
+        intake.came(&[0]).unwrap();
+        assert_eq!(backlog.pause(), Some(BUSY_PAUSE));
+        let starved = backlog.starve();
+        assert_eq!(backlog.pause(), None);
+        drop(starved);
+        assert_eq!(backlog.pause(), Some(BUSY_PAUSE));
+        let taking = async {
+            intake.next(1).await.unwrap();
+            intake.next(1).await.unwrap();
+        };
+        tokio::join!(backlog.caught_up(), taking);
+        intake.came(&vec![0; STALLED_BYTES]).unwrap();
+        let _starved = backlog.starve();
+        assert_eq!(backlog.pause(), Some(STALLED_PAUSE));
     }
 
     #[test]

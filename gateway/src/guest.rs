@@ -156,7 +156,7 @@ impl Guest {
         });
         let inlet = Inlet { intake: intake.clone(), window: window.clone(), words, closed: closed.clone() };
         self.channels().insert(id, inlet);
-        let outlet = Outlet::new(self.handle.clone(), half, window.clone(), closed.clone());
+        let outlet = Outlet::new(self.handle.clone(), half, window.clone(), (self.backlog.clone(), closed.clone()));
         Served { id, intake, outlet, words: heard, closed, window }
     }
 

@@ -50,13 +50,17 @@ pub const WINDOW_START_BYTES: u32 = 2 * 1024 * 1024;
 pub const WINDOW_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// The same beside a channel whose other side does not.
 pub const WINDOW_BESIDE_STALLED_BYTES: u32 = 256 * 1024;
-/// Bytes from the client that wait for a channel's other side before the channel counts as stalled.
-pub const STALLED_BYTES: usize = 1024 * 1024;
+/// Bytes from the client that wait for a channel's other side before its connection is read with [pauses](BUSY_PAUSE).
+pub const BUSY_BYTES: usize = 1024 * 1024;
+/// The same before the channel counts as stalled, and is widened no more.
+pub const STALLED_BYTES: usize = 4 * 1024 * 1024;
 /// The same up to which its window grows.
 pub const KEEPS_UP_BYTES: usize = 128 * 1024;
 /// Bytes from the client that wait in one connection before a channel of which more than a little waits is ended.
 pub const BACKLOG_BYTES_MAX: usize = 48 * 1024 * 1024;
-/// Pause between reads while a channel is stalled.
+/// Pause between reads while a channel's other side is behind, which catches up earlier if it reads at all.
+pub const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between reads while a channel is stalled, each of which brings two more bytes of it.
 pub const STALLED_PAUSE: Duration = Duration::from_millis(2);
 /// Bytes handed to the client's side at a time.
 pub const SENT_BYTES: usize = 256 * 1024;

@@ -13,6 +13,7 @@ use russh::server::{Handle, Msg};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::backlog::Backlog;
 use crate::limits::SENT_BYTES;
 
 /// What the other end of a channel is called that stderr goes over, in RFC 4254.
@@ -76,7 +77,8 @@ impl Window {
     }
 
     /// So many of `wanted` bytes as may be sent, at least one; `None` where russh has to be asked piece by piece.
-    async fn reserve(&self, wanted: usize) -> Option<usize> {
+    async fn reserve(&self, wanted: usize, backlog: &Backlog) -> Option<usize> {
+        let mut starved = None;
         loop {
             let mut wider = std::pin::pin!(self.shared.wider.notified());
             wider.as_mut().enable();
@@ -90,6 +92,8 @@ impl Window {
                     return Some(count);
                 }
             }
+            // The client's word comes with what it sends, which must not be held up then.
+            starved.get_or_insert_with(|| backlog.starve());
             wider.await;
         }
     }
@@ -122,6 +126,7 @@ pub(crate) struct Outlet {
     handle: Handle,
     half: russh::ChannelWriteHalf<Msg>,
     window: Window,
+    backlog: Backlog,
     closed: CancellationToken,
 }
 
@@ -131,9 +136,9 @@ impl Outlet {
         handle: Handle,
         half: russh::ChannelWriteHalf<Msg>,
         window: Window,
-        closed: CancellationToken,
+        (backlog, closed): (Backlog, CancellationToken),
     ) -> Self {
-        Self { handle, half, window, closed }
+        Self { handle, half, window, backlog, closed }
     }
 
     fn id(&self) -> ChannelId {
@@ -150,7 +155,7 @@ impl Outlet {
 
     async fn send_all(&self, stream: Stream, mut bytes: Bytes) -> Result<(), Gone> {
         while !bytes.is_empty() {
-            match self.window.reserve(bytes.len().min(SENT_BYTES)).await {
+            match self.window.reserve(bytes.len().min(SENT_BYTES), &self.backlog).await {
                 Some(count) => {
                     let piece = self.window.counted(bytes.split_to(count));
                     let sent = match stream {
@@ -203,28 +208,28 @@ mod tests {
     #[tokio::test]
     async fn a_known_window_is_used_up_and_goes_on_when_it_is_widened() {
         let window = Window::known(10);
-        assert_eq!(window.reserve(7).await, Some(7));
-        assert_eq!(window.reserve(7).await, Some(3));
+        assert_eq!(window.reserve(7, &Backlog::default()).await, Some(7));
+        assert_eq!(window.reserve(7, &Backlog::default()).await, Some(3));
         drop(window.counted(Bytes::from_static(&[0; 7])));
         // Three bytes are on their way still: of seven that the client takes beyond those passed on, four are left.
         window.widened(7);
-        assert_eq!(window.reserve(7).await, Some(4));
+        assert_eq!(window.reserve(7, &Backlog::default()).await, Some(4));
         assert_eq!(window.total(), 14);
     }
 
     #[tokio::test]
     async fn whoever_waits_for_a_window_goes_on_when_it_is_widened() {
         let window = Window::known(0);
-        let widening = async { window.widened(5) };
-        let (reserved, ()) = tokio::join!(window.reserve(9), widening);
+        let (backlog, widening) = (Backlog::default(), async { window.widened(5) });
+        let (reserved, ()) = tokio::join!(window.reserve(9, &backlog), widening);
         assert_eq!(reserved, Some(5));
     }
 
     #[tokio::test]
     async fn an_unknown_window_is_known_once_it_was_widened() {
         let window = Window::default();
-        assert_eq!(window.reserve(1).await, None);
+        assert_eq!(window.reserve(1, &Backlog::default()).await, None);
         window.widened(3);
-        assert_eq!(window.reserve(9).await, Some(3));
+        assert_eq!(window.reserve(9, &Backlog::default()).await, Some(3));
     }
 }

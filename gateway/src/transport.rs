@@ -6,20 +6,22 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BytesMut};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::backlog::Backlog;
-use crate::limits::{READ_BYTES, STALLED_PAUSE};
+use crate::limits::READ_BYTES;
 
 pub(crate) struct Transport {
     socket: TcpStream,
     /// Read, and not wanted yet. Nothing is held while nothing comes.
     ahead: BytesMut,
     backlog: Backlog,
-    pause: Option<Pin<Box<Sleep>>>,
+    pause: Option<BoxFuture<'static, ()>>,
     /// Reading and writing are polled by one task each at a time, so each has its own.
     cut: [Pin<Box<WaitForCancellationFutureOwned>>; 2],
     paused: bool,
@@ -40,10 +42,15 @@ impl Transport {
         }
     }
 
-    /// Waits a little where a channel is stalled: each read brings two more bytes of it.
+    /// Waits a little where a channel's other side is behind.
     fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.pause.is_none() && self.backlog.is_stalled() && !self.paused {
-            self.pause = Some(Box::pin(sleep(STALLED_PAUSE)));
+        if self.pause.is_none()
+            && !self.paused
+            && let Some(pause) = self.backlog.pause()
+        {
+            let backlog = self.backlog.clone();
+            let pausing = async move { timeout(pause, backlog.caught_up()).await };
+            self.pause = Some(Box::pin(pausing.map(drop)));
             self.paused = true;
         }
         if let Some(pause) = &mut self.pause {

@@ -3,4 +3,5 @@
 mod admission;
 mod channels;
 mod harness;
+mod speed;
 mod tunnels;
