@@ -16,7 +16,7 @@ use super::footprint::rss_mib;
 use super::{Samples, median, report, report_times};
 
 const CONNECT_ROUNDS: usize = 40;
-const BULK_ROUNDS: usize = 1;
+const BULK_ROUNDS: usize = 3;
 const BULK_MIB: u64 = 512;
 const CIPHERS: [(&str, &str); 2] =
     [("aes_gcm", "aes128-gcm@openssh.com"), ("chacha20", "chacha20-poly1305@openssh.com")];
