@@ -2,5 +2,7 @@
 
 mod admission;
 mod channels;
+mod clients;
+mod files;
 mod harness;
 mod tunnels;
