@@ -118,8 +118,6 @@ async def main():
         config=None,
         login_timeout=PATIENCE_S,
         connect_timeout=PATIENCE_S,
-        # Keys are exchanged anew in the midst of it.
-        rekey_bytes=1 << 20,
     ) as connection:
         for task in (commands, signals, terminals, many_channels, files, forwards, agents):
             await asyncio.wait_for(task(connection), PATIENCE_S)
