@@ -35,7 +35,15 @@ impl Transport {
     pub(crate) fn new(socket: TcpStream, backlog: Backlog, cut: &CancellationToken) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         let waiting = || Box::pin(cut.clone().cancelled_owned());
-        Ok(Self { socket, ahead: BytesMut::new(), backlog, pause: None, cut: [waiting(), waiting()], paused: false, leaving: None })
+        Ok(Self {
+            socket,
+            ahead: BytesMut::new(),
+            backlog,
+            pause: None,
+            cut: [waiting(), waiting()],
+            paused: false,
+            leaving: None,
+        })
     }
 
     fn poll_cut(&mut self, which: usize, context: &mut Context<'_>) -> io::Result<()> {

@@ -76,9 +76,7 @@ fn contents(top: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32)> {
                     left.push(path.clone());
                     Vec::new()
                 }
-                kind if kind.is_symlink() => {
-                    std::fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
-                }
+                kind if kind.is_symlink() => std::fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
                 _ => std::fs::read(&path).unwrap(),
             };
             found.insert(path.strip_prefix(top).unwrap().to_owned(), (bytes, metadata.mode() & 0o100));

@@ -140,7 +140,12 @@ async fn script(stage: &Stage, name: &str) {
     command.arg(file).args(["127.0.0.1", &stage.address.port().to_string(), SANDBOX]);
     command.arg(&stage.key.file).arg(stage.host_key.to_string()).env("SSH_AUTH_SOCK", socket);
     let output = run_within(command, b"", 3 * PATIENCE).await;
-    assert!(output.status.success() && text(&output.stdout) == "done\n", "{} {:?}", text(&output.stderr), stage.house.audit().last());
+    assert!(
+        output.status.success() && text(&output.stdout) == "done\n",
+        "{} {:?}",
+        text(&output.stderr),
+        stage.house.audit().last()
+    );
 }
 
 #[tokio::test]

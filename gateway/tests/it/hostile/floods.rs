@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::garbage::{connected, kexinit, packet};
+use super::garbage::{AGREED, connected, kexinit, packet};
 use crate::harness::{PATIENCE, Stage, run_within, text};
 
 /// What one stranger may cost at most: a message of the largest kind, as it came and as it was understood, and the
@@ -28,8 +28,9 @@ fn resident_bytes() -> usize {
 /// Sends as much as may come before keys are exchanged.
 async fn filled(stage: &Stage, number: usize) -> TcpStream {
     let mut peer = connected(stage, number / STRANGERS_PER_ADDRESS_MAX).await;
-    let long = format!("curve25519-sha256,{}", "x,".repeat(LONGEST_BYTES / 2 - 1_000));
-    let lists = [&long, "ssh-ed25519", "aes256-gcm@openssh.com", "aes256-gcm@openssh.com", "", "", "none", "none", "", ""];
+    let long = format!("curve25519-sha256{}", ",x".repeat(LONGEST_BYTES / 2 - 1_000));
+    let mut lists = AGREED;
+    lists[0] = &long;
     let next = [&u32::try_from(LONGEST_BYTES).unwrap().to_be_bytes()[..], &vec![0; LONGEST_BYTES - 1]].concat();
     let bytes = [b"SSH-2.0-test\r\n".as_slice(), &packet(&kexinit(&lists, false)), &next].concat();
     timeout(PATIENCE, peer.write_all(&bytes)).await.expect("it is not read").unwrap();

@@ -16,7 +16,7 @@ const KEXINIT: u8 = 20;
 const NEWKEYS: u8 = 21;
 const KEX_ECDH_INIT: u8 = 30;
 /// What is agreed on, in the order of RFC 4253 section 7.1.
-const AGREED: [&str; 10] = [
+pub(super) const AGREED: [&str; 10] = [
     "curve25519-sha256",
     "ssh-ed25519",
     "aes256-gcm@openssh.com",
@@ -171,9 +171,7 @@ async fn what_is_no_ssh_is_ended_at_once_where_nothing_can_come_of_it() {
     let stage = Stage::start().await;
     // As long as somebody has who may still turn out well.
     let begun = std::time::Instant::now();
-    for (number, bytes) in
-        [b"SSH-1.5-old\r\n".to_vec(), said(&[&u32::MAX.to_be_bytes()])].into_iter().enumerate()
-    {
+    for (number, bytes) in [b"SSH-1.5-old\r\n".to_vec(), said(&[&u32::MAX.to_be_bytes()])].into_iter().enumerate() {
         is_ended(&stage, number, &bytes).await;
     }
     assert!(begun.elapsed() < sandbox_gateway::limits::LOGIN_MAX);

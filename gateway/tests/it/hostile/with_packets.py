@@ -326,7 +326,7 @@ def variables():
         assert not connection.request(channel, "env", f"LC_Z{number}", largest)
     for name in ("LD_PRELOAD", "PATH", "", "LC_A=B", "LC_\n"):
         assert not connection.request(channel, "env", name, "x")
-    assert connection.request(channel, "exec", "env | grep -c ^LC_")
+    assert connection.request(channel, "exec", "env | grep -c ^LC_; cat")
     assert connection.hear(DATA)[1].get_remainder().endswith(f"{LIMITS['env']}\n".encode())
     assert not connection.request(channel, "env", "LC_0", "late")
 
