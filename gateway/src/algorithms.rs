@@ -12,8 +12,11 @@ const KEX: &[kex::Name] = &[
     kex::EXTENSION_SUPPORT_AS_SERVER,
     kex::EXTENSION_OPENSSH_STRICT_KEX_AS_SERVER,
 ];
-const CIPHERS: &[cipher::Name] = &[cipher::CHACHA20_POLY1305, cipher::AES_256_GCM, cipher::AES_128_GCM];
-/// Used by ciphers without integrity of their own, of which there is none; clients want one named.
+/// The last, with a code of the encrypted bytes, is for clients that have none of the others: those of Paramiko before
+/// its version 3.5.
+const CIPHERS: &[cipher::Name] =
+    &[cipher::CHACHA20_POLY1305, cipher::AES_256_GCM, cipher::AES_128_GCM, cipher::AES_256_CTR];
+/// Of encrypted bytes only, for the cipher that has no integrity of its own.
 const MACS: &[mac::Name] = &[mac::HMAC_SHA256_ETM, mac::HMAC_SHA512_ETM];
 
 /// What is offered to clients, whose order decides.

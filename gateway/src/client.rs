@@ -100,6 +100,10 @@ impl Client {
     }
 
     fn word(&self, channel: ChannelId, word: Word) {
+        if self.pending.contains_key(&channel) {
+            // There is no program yet, and the one to come is not meant.
+            return;
+        }
         // One that does not hear so many has more urgent matters; the next size counts anyway.
         if let Some(inlet) = self.inlet(channel)
             && inlet.words.try_send(word).is_err()

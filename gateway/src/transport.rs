@@ -1,5 +1,8 @@
 //! A client's socket as russh is given it: acknowledged at once, read no faster than what came is passed on, and cut
 //! when it is to end.
+//!
+//! russh says goodbye and then reads until the peer has closed its side too, however long that takes. So reading ends a
+//! little after the last word.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::backlog::Backlog;
-use crate::limits::READ_BYTES;
+use crate::limits::{FAREWELL_MAX, READ_BYTES};
 
 pub(crate) struct Transport {
     socket: TcpStream,
@@ -25,6 +28,8 @@ pub(crate) struct Transport {
     /// Reading and writing are polled by one task each at a time, so each has its own.
     cut: [Pin<Box<WaitForCancellationFutureOwned>>; 2],
     paused: bool,
+    /// Until when the peer may close its side, once this one is closed.
+    leaving: Option<Pin<Box<Sleep>>>,
 }
 
 impl Transport {
@@ -32,7 +37,15 @@ impl Transport {
     pub(crate) fn new(socket: TcpStream, backlog: Backlog, cut: &CancellationToken) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         let waiting = || Box::pin(cut.clone().cancelled_owned());
-        Ok(Self { socket, ahead: BytesMut::new(), backlog, pause: None, cut: [waiting(), waiting()], paused: false })
+        Ok(Self {
+            socket,
+            ahead: BytesMut::new(),
+            backlog,
+            pause: None,
+            cut: [waiting(), waiting()],
+            paused: false,
+            leaving: None,
+        })
     }
 
     fn poll_cut(&mut self, which: usize, context: &mut Context<'_>) -> io::Result<()> {
@@ -40,6 +53,11 @@ impl Transport {
             Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
             Poll::Pending => Ok(()),
         }
+    }
+
+    /// Whether the time is over in which the peer may close its side.
+    fn has_left(&mut self, context: &mut Context<'_>) -> bool {
+        self.leaving.as_mut().is_some_and(|leaving| leaving.as_mut().poll(context).is_ready())
     }
 
     /// Waits a little where a channel's other side is behind.
@@ -109,6 +127,9 @@ impl AsyncRead for Transport {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.poll_cut(0, context)?;
+        if this.has_left(context) {
+            return Poll::Ready(Ok(()));
+        }
         if this.ahead.is_empty() {
             ready!(this.poll_pause(context));
             ready!(this.poll_fill(context, buffer))?;
@@ -131,6 +152,8 @@ impl AsyncWrite for Transport {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+        let this = self.get_mut();
+        this.leaving.get_or_insert_with(|| Box::pin(sleep(FAREWELL_MAX)));
+        Pin::new(&mut this.socket).poll_shutdown(context)
     }
 }

@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 21] = [
+const NEEDS: [Need; 27] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),
@@ -50,6 +50,15 @@ const NEEDS: [Need; 21] = [
     library("libfaketime"),
     // What the customer's journey logs in with.
     tool("openssh-client", "ssh"),
+    // Clients that share no code with it, nor with the gateway.
+    tool("dropbear-bin", "dbclient"),
+    tool("putty-tools", "plink"),
+    library("python3-paramiko"),
+    library("python3-asyncssh"),
+    // What customers copy files with.
+    tool("rsync", "rsync"),
+    // What the gateway's algorithms are audited with.
+    tool("ssh-audit", "ssh-audit"),
     // What terminals are tested with.
     tool("vim", "vim"),
 ];

@@ -33,6 +33,8 @@ pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
     pub(crate) key: Key,
+    /// What the gateway proves itself by.
+    pub(crate) host_key: PublicKey,
     served: Option<JoinHandle<()>>,
     _sidecar: Child,
     directory: TempDir,
@@ -93,7 +95,7 @@ impl Stage {
         let gateway = Gateway::new(Arc::clone(&house) as _, keys, bounds);
         let stopped = stop.clone();
         let served = tokio::spawn(async move { gateway.serve(listener, stopped).await });
-        Self { house, address, stop, key, served: Some(served), _sidecar: sidecar, directory }
+        Self { house, address, stop, key, host_key, served: Some(served), _sidecar: sidecar, directory }
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -155,13 +157,18 @@ impl Drop for Stage {
 }
 
 /// Runs a program with these bytes as its stdin.
-pub(crate) async fn run(mut command: Command, stdin: &[u8]) -> Output {
+pub(crate) async fn run(command: Command, stdin: &[u8]) -> Output {
+    run_within(command, stdin, PATIENCE).await
+}
+
+/// The same for what may take longer.
+pub(crate) async fn run_within(mut command: Command, stdin: &[u8], patience: Duration) -> Output {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let stdin = stdin.to_vec();
     // A program may end before it has read everything.
     let feeding = tokio::spawn(async move { pipe.write_all(&stdin).await.is_ok() });
-    let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it does not end").unwrap();
+    let output = timeout(patience, child.wait_with_output()).await.expect("it does not end").unwrap();
     feeding.await.unwrap();
     output
 }
