@@ -124,9 +124,8 @@ async fn a_sandbox_that_rests_or_ends_is_left_and_one_at_rest_is_resumed_by_who_
     let brief = guests.create(CreateBuilder::new().ttl_blocks(40)).await?;
     let briefly = guests.way(brief, &key).await?;
     let stay = briefly.stays(&[], "4004").await?;
-    let (_, ended) =
-        tokio::join!(guests.world.ground.chain.mine(41), stay.ended_by("the sandbox does not run any more"));
-    ended?;
+    guests.world.ground.chain.mine(41).await?;
+    at_once("end of its time", stay, "the sandbox does not run any more").await?;
     briefly.refused("").await?;
 
     let stay = way.stays(&[], "4005").await?;
