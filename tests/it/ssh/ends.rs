@@ -73,7 +73,12 @@ async fn a_key_that_opens_no_more_ends_its_stays_at_once_and_no_others() -> Resu
     assert!(took < AT_ONCE, "{took:?}");
     assert!(!others.sees("4002").await?);
     briefly.refused("the key expired at block ").await?;
+
     assert!(beside.goes_on()?);
+    let stay = others.stays(&[], "4010").await?;
+    guests.session().await?.revoke_ssh_key(guests.sandbox, &other.public.fingerprint()).await?;
+    at_once("revocation over HTTP", stay, "the key was revoked").await?;
+    beside.ended_by("the key was revoked").await?;
     Ok(())
 }
 
