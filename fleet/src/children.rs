@@ -89,6 +89,7 @@ impl ChildOrder {
             warned: false,
             child: Some(self.name.clone()),
             ssh_keys: SshKeys::default(),
+            keys_call: None,
             phase: Phase::Requested,
         }
     }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::Activity;
 use crate::handle::over;
 use crate::keeper::answer;
-use crate::keys::KeyChange;
+use crate::keys::KeyOrder;
 use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::ports::{Containers, Egress, PortError, Sandboxes, Sidecars, Snapshots};
 use crate::request::SnapshotUri;
@@ -57,7 +57,7 @@ pub(crate) enum Told {
     /// The sandbox's expiry block is near.
     EndIsNear,
     /// Its keys are to be changed, at this head.
-    Keys(KeyChange, Option<u64>, oneshot::Sender<Result<Rekeyed, Failure>>),
+    Keys(KeyOrder, Option<u64>, oneshot::Sender<Result<Rekeyed, Failure>>),
 }
 
 /// A sandbox whose keys are as they were asked to be.
@@ -155,13 +155,18 @@ impl Driver {
     }
 
     /// Changes the keys, durably before anybody hears of it.
-    async fn rekey(&self, change: KeyChange, head: Option<u64>) -> Result<Rekeyed, Failure> {
+    async fn rekey(&self, KeyOrder { change, call }: KeyOrder, head: Option<u64>) -> Result<Rekeyed, Failure> {
         let mut sandbox = self.published.borrow().clone();
         if !sandbox.lives() {
             return Err(over(&sandbox));
         }
+        // What came after it, a revocation say, stands.
+        if call.is_some() && sandbox.keys_call == call {
+            return Ok(Rekeyed { sandbox, changed: false });
+        }
         let changed = sandbox.ssh_keys.change(change, head)?;
-        if changed {
+        sandbox.keys_call = call.or(sandbox.keys_call);
+        if changed || call.is_some() {
             self.save(&sandbox).await;
             self.published.send_replace(sandbox.clone());
         }

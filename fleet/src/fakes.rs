@@ -141,6 +141,7 @@ pub fn sandbox(call: u64) -> Sandbox {
         warned: false,
         child: None,
         ssh_keys: SshKeys::default(),
+        keys_call: None,
         phase: Phase::Requested,
     }
 }

@@ -12,7 +12,7 @@ use crate::children::{ChildOrder, Waiting};
 use crate::driver::Rekeyed;
 use crate::guests::{Directory, Guest, NoGuest};
 use crate::keeper::Command;
-use crate::keys::{KeyChange, SshKey, Standing};
+use crate::keys::{KeyChange, KeyOrder, SshKey, Standing};
 use crate::request::SnapshotUri;
 use crate::sandbox::{EndReason, Event, Instance, Phase, Sandbox, StopReason};
 
@@ -250,9 +250,8 @@ impl Fleet {
         key: PublicKey,
         expires_at_block: Option<u64>,
     ) -> Result<Rekeyed, Unfinished> {
-        self.find(id, owner).await?;
         let key = SshKey { key, expires_at_block, admitted_by: owner };
-        Ok(self.ask(|reply| Command::Rekey(id, KeyChange::Admit(key), reply)).await??)
+        self.change_keys(id, owner, KeyOrder { change: KeyChange::Admit(key), call: None }).await
     }
 
     /// Has a key open a sandbox of `owner` no more, and who came with it leave. One that does not open it is left as it is.
@@ -260,8 +259,17 @@ impl Fleet {
     /// # Errors
     /// It is not known, not this customer's, or at its end.
     pub async fn revoke_key(&self, id: SandboxId, owner: Address, key: PublicKey) -> Result<Rekeyed, Unfinished> {
+        self.change_keys(id, owner, KeyOrder { change: KeyChange::Revoke(key), call: None }).await
+    }
+
+    /// Changes the keys of a sandbox of `owner` as [`Fleet::admit_key`] and [`Fleet::revoke_key`] do, once for a call: one
+    /// that has done so in a former life leaves what came after it as it is.
+    ///
+    /// # Errors
+    /// As theirs.
+    pub async fn change_keys(&self, id: SandboxId, owner: Address, order: KeyOrder) -> Result<Rekeyed, Unfinished> {
         self.find(id, owner).await?;
-        Ok(self.ask(|reply| Command::Rekey(id, KeyChange::Revoke(key), reply)).await??)
+        Ok(self.ask(|reply| Command::Rekey(id, order, reply)).await??)
     }
 
     /// Where a key stands with a sandbox, whoever that is of; `None` for a key that it has not on record, and for a sandbox

@@ -18,7 +18,7 @@ pub use crate::driver::Ports;
 use crate::driver::{Driver, Rekeyed, Told};
 use crate::guests::Directory;
 use crate::handle::{Fleet, View, lost, over};
-use crate::keys::KeyChange;
+use crate::keys::KeyOrder;
 use crate::limits::{DRIVER_QUEUE_MAX, ENDED_SANDBOXES_MAX, EXPIRY_WARNING_BLOCKS, KEEPER_QUEUE_MAX, RESTED_QUEUE_MAX};
 use crate::request::SnapshotUri;
 use crate::sandbox::{EndReason, Event, Phase, Sandbox, StopReason};
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Stop(SandboxId, oneshot::Sender<Option<View>>),
     Resume(SandboxId, Option<SnapshotUri>, oneshot::Sender<Result<Option<View>, Failure>>),
     Find(SandboxId, oneshot::Sender<Option<(View, Activity)>>),
-    Rekey(SandboxId, KeyChange, oneshot::Sender<Result<Rekeyed, Failure>>),
+    Rekey(SandboxId, KeyOrder, oneshot::Sender<Result<Rekeyed, Failure>>),
     Forget(SandboxId, oneshot::Sender<()>),
     List(Address, oneshot::Sender<Vec<Sandbox>>),
     Living(oneshot::Sender<Vec<Sandbox>>),
@@ -140,7 +140,7 @@ impl Keeper {
             Command::Find(id, reply) => {
                 answer(reply, self.drivers.get(&id).map(|handle| (handle.view.clone(), handle.activity.clone())));
             }
-            Command::Rekey(id, change, reply) => self.rekey(id, change, reply),
+            Command::Rekey(id, order, reply) => self.rekey(id, order, reply),
             Command::Forget(id, reply) => {
                 self.forget(id);
                 answer(reply, ());
@@ -243,9 +243,9 @@ impl Keeper {
         Some(handle.view.clone())
     }
 
-    fn rekey(&self, id: SandboxId, change: KeyChange, reply: oneshot::Sender<Result<Rekeyed, Failure>>) {
+    fn rekey(&self, id: SandboxId, order: KeyOrder, reply: oneshot::Sender<Result<Rekeyed, Failure>>) {
         let Some(handle) = self.drivers.get(&id) else { return answer(reply, Err(lost())) };
-        match handle.told.try_send(Told::Keys(change, self.directory.head(), reply)) {
+        match handle.told.try_send(Told::Keys(order, self.directory.head(), reply)) {
             Ok(()) => {}
             Err(TrySendError::Full(Told::Keys(.., reply))) => {
                 answer(

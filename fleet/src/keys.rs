@@ -6,7 +6,7 @@
 use alloy_primitives::Address;
 use sandbox_protocol::limits::SSH_KEYS_MAX;
 use sandbox_protocol::ssh::PublicKey;
-use sandbox_protocol::{Failure, FailureCode};
+use sandbox_protocol::{CallKey, Failure, FailureCode};
 use serde::{Deserialize, Serialize};
 
 /// A key on record.
@@ -37,6 +37,16 @@ pub enum Standing {
     },
     /// Its time is bounded, and what block it is nobody has told yet.
     Unsure,
+}
+
+/// What is to be done to the keys of a sandbox, and by which call; a call does it once, in however many lives it is worked
+/// on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyOrder {
+    /// What.
+    pub change: KeyChange,
+    /// The call; `None`: it was asked for without one.
+    pub call: Option<CallKey>,
 }
 
 /// What is to be done to the keys of a sandbox.

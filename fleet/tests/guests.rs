@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use alloy_primitives::Address;
 use sandbox_fleet::fakes::{FakeWorld, OWNER, sandbox, ssh_key};
-use sandbox_fleet::keys::{SshKey, SshKeys, Standing};
+use sandbox_fleet::keys::{KeyChange, KeyOrder, SshKey, SshKeys, Standing};
 use sandbox_fleet::sandbox::{EndReason, Sandbox};
 use sandbox_fleet::{Departure, Guest, NoGuest};
 use sandbox_protocol::limits::SSH_KEYS_MAX;
-use sandbox_protocol::{FailureCode, SandboxId};
+use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 
 use node::{Node, code};
 
@@ -137,6 +137,21 @@ async fn a_sandbox_is_created_with_a_key_and_takes_so_many() {
     assert!(node.fleet.guest(id(), &ssh_key(0)).is_ok() && node.fleet.guest(id(), &ssh_key(most - 1)).is_ok());
     let refused = node.fleet.admit_key(id(), OWNER, ssh_key(most), None).await;
     assert_eq!(code(refused.unwrap_err()), FailureCode::BadRequest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_changes_keys_once_and_in_a_later_life_leaves_what_came_after_it() {
+    let node = Node::start(Arc::new(FakeWorld::default()), (2, 2), Vec::new());
+    node.fleet.create(sandbox(0)).await.unwrap();
+    let key = SshKey { key: ssh_key(1), expires_at_block: None, admitted_by: OWNER };
+    let order = |call| KeyOrder { change: KeyChange::Admit(key.clone()), call: Some(CallKey { service: 7, call }) };
+    let ordered = async |call| node.fleet.change_keys(id(), OWNER, order(call)).await.unwrap().changed;
+    assert!(ordered(50).await);
+    node.fleet.revoke_key(id(), OWNER, ssh_key(1)).await.unwrap();
+    assert!(!ordered(50).await, "it was done already");
+    assert_eq!(node.fleet.standing(id(), &ssh_key(1)), None);
+    assert!(ordered(51).await);
+    assert_eq!(node.fleet.standing(id(), &ssh_key(1)), Some(Standing::Open));
 }
 
 #[test]

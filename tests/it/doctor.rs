@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use sandbox_sdk::devchain;
 use sandbox_tests::ground::{Ground, OPERATOR, STRANGER};
-use sandbox_tests::node::Node;
+use sandbox_tests::node::{Node, free_port};
 use serde_json::Value;
 
 use crate::world::shown;
@@ -72,6 +72,40 @@ async fn a_wrong_chain_is_told() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_image_is_told() -> Result<()> {
     check(OPERATOR, ("SANDBOX_IMAGE", "no-such-image:dev"), "image", "no-such-image:dev").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_is_well_before_and_while_its_node_runs_and_what_is_wrong_with_it_is_told() -> Result<()> {
+    let ground = Ground::new().await?;
+    let mut node = ground.node(OPERATOR)?;
+    let bind = free_port()?.to_string();
+    node.set("SSH_BIND", bind.as_str());
+    let said = |findings: &Value, check: &str| -> Result<(String, String)> {
+        let found = finding(findings, check)?;
+        let word = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
+        Ok((word("verdict"), word("said")))
+    };
+    let before = examined(&node)?.1;
+    assert_eq!(said(&before, "ssh")?, ("ok".into(), format!("{bind} is free")));
+    assert_eq!(said(&before, "ssh keys")?, ("ok".into(), "the first start makes one".into()));
+    node.start().await?;
+    let running = examined(&node)?.1;
+    assert_eq!(said(&running, "ssh")?, ("ok".into(), format!("the node lets customers in at {bind}")));
+    assert!(said(&running, "ssh keys")?.1.starts_with("SHA256:"), "{running}");
+    assert_eq!(said(&running, "ssh host")?.0, "ok", "{running}");
+    node.stop().await?;
+
+    let taken = std::net::TcpListener::bind(&bind)?;
+    std::fs::write(node.dir().join("data/ssh-host-keys.json"), "{}")?;
+    node.set("SSH_HOST", "no-such-host.invalid");
+    let (code, ill) = examined(&node)?;
+    assert_eq!(code, Some(1), "{ill}");
+    for (check, words) in [("ssh", "in use"), ("ssh keys", "holds no SSH host keys"), ("ssh host", "")] {
+        let (verdict, said) = said(&ill, check)?;
+        assert!(verdict == "failure" && said.contains(words), "{check}: {verdict} {said}");
+    }
+    drop(taken);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use sandbox_sdk::devchain;
 use sandbox_tests::engine::{self, docker, docker_text};
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR};
+use sandbox_tests::node::free_port;
 use sandbox_tests::programs::program;
 use sandbox_tests::wait::until;
 use tempfile::TempDir;
@@ -53,6 +54,7 @@ fn settings(ground: &Ground, api: &str) -> Result<String> {
         ("HTTP_RPC_URL", ground.deployment.rpc_url.to_string()),
         ("WS_RPC_URL", ws_url.to_string()),
         ("API_LISTEN", api.to_owned()),
+        ("SSH_BIND", free_port()?.to_string()),
         // What waits for the next create is not what a customer left behind.
         ("POOL_SIZE", "0".to_owned()),
     ] {
@@ -81,6 +83,7 @@ async fn serves(ground: &Ground, run_dir: &Path) -> Result<()> {
     let sandbox = customer.create(service, &[]).await?;
     let output = customer.exec(&sandbox, "echo served").await?;
     assert_eq!(shown(&output), (Some(0), "served\n".into(), String::new()));
+    assert_eq!(customer.text(&["ssh", &sandbox, "--", "echo served"]).await?, "served");
     customer.text(&["rm", "--within", "60", &sandbox]).await?;
     assert_eq!(engine::containers(run_dir)?, Vec::<String>::new());
     assert_eq!(std::fs::read_dir(run_dir)?.count(), 0, "no socket is left");

@@ -63,6 +63,13 @@ impl Client {
         command.kill_on_drop(true).output().await.context("cannot run script")
     }
 
+    /// `sandbox`, to be told more before it runs.
+    pub fn program(&self) -> tokio::process::Command {
+        let mut command = tokio::process::Command::from(self.command(&self.program));
+        command.kill_on_drop(true);
+        command
+    }
+
     /// A program with the customer's settings, and nothing to read.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);

@@ -291,7 +291,10 @@ fn report(ended: Result<()>) {
 }
 
 /// A port that was free a moment ago, and which no connection that goes out is given while the node is down.
-fn free_port() -> Result<SocketAddr> {
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> Result<SocketAddr> {
     let port = || rand::random_range(PORTS);
     let bound = (0..PORT_TRIES).find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, port())).ok());
     bound.context("no free port")?.local_addr().context("no free port")

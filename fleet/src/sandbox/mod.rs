@@ -18,7 +18,7 @@
 mod step;
 
 use alloy_primitives::{Address, B256};
-use sandbox_protocol::{Failure, SandboxId};
+use sandbox_protocol::{CallKey, Failure, SandboxId};
 use serde::{Deserialize, Serialize};
 
 pub use step::{Step, step};
@@ -47,6 +47,9 @@ pub struct Sandbox {
     /// Who may come over SSH.
     #[serde(default, skip_serializing_if = "SshKeys::is_empty")]
     pub ssh_keys: SshKeys,
+    /// The last call that changed them: resumed in a later life, it changes nothing again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_call: Option<CallKey>,
     /// Where it is in its life.
     pub phase: Phase,
 }

@@ -36,7 +36,8 @@ pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
     let key = created_with_key(&request, &call.parts().menu)?;
     let key = key.map(|key| SshKey { key, expires_at_block: None, admitted_by: owner });
     let ssh_keys = key.map(SshKeys::of).unwrap_or_default();
-    let sandbox = Sandbox { id, owner, spec, expires_at_block, warned: false, child: None, ssh_keys, phase };
+    let (warned, child, keys_call) = (false, None, None);
+    let sandbox = Sandbox { id, owner, spec, expires_at_block, warned, child, ssh_keys, keys_call, phase };
     let fleet = &call.parts().fleet;
     let bound = if sandbox.spec.snapshot.is_some() { RESUME_TIMEOUT } else { CREATE_TIMEOUT };
     let Ok(created) = tokio::time::timeout(bound, fleet.create(sandbox)).await else {

@@ -4,9 +4,11 @@
 //! call was begun.
 
 use sandbox_fleet::Unfinished;
+use sandbox_fleet::keys::{KeyChange, KeyOrder, SshKey};
 use sandbox_fleet::request::ssh_key;
+use sandbox_fleet::sandbox::Sandbox;
 use sandbox_protocol::abi::{SshProvisionRequest, SshProvisionResponse, SshRevokeRequest};
-use sandbox_protocol::{Failure, FailureCode};
+use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
 use super::sandbox::{named, status};
 use super::{JobCall, Work};
@@ -19,7 +21,8 @@ pub(super) async fn provision(call: JobCall) -> Result<Work, Unfinished> {
     let id = named(&call, &request.sandbox_id)?;
     let key = ssh_key(&request.ssh_public_key)?;
     let expires_at_block = (request.ttl_blocks != 0).then(|| call.started_block.saturating_add(request.ttl_blocks));
-    let admitted = call.parts().fleet.admit_key(id, call.caller, key, expires_at_block).await?.sandbox;
+    let admitted =
+        changed(&call, id, KeyChange::Admit(SshKey { key, expires_at_block, admitted_by: call.caller })).await?;
     // A key ends with its sandbox, whichever comes first.
     let ends = expires_at_block.into_iter().chain(admitted.expires_at_block).min();
     let response = SshProvisionResponse {
@@ -37,7 +40,13 @@ pub(super) async fn revoke(call: JobCall) -> Result<Work, Unfinished> {
     let request: SshRevokeRequest = call.request()?;
     let id = named(&call, &request.sandbox_id)?;
     let key = ssh_key(&request.ssh_public_key)?;
-    Ok(status(&call.parts().fleet.revoke_key(id, call.caller, key).await?.sandbox))
+    Ok(status(&changed(&call, id, KeyChange::Revoke(key)).await?))
+}
+
+/// The sandbox with its keys changed, which each call does once.
+async fn changed(call: &JobCall, id: SandboxId, change: KeyChange) -> Result<Sandbox, Unfinished> {
+    let order = KeyOrder { change, call: Some(call.key) };
+    Ok(call.parts().fleet.change_keys(id, call.caller, order).await?.sandbox)
 }
 
 /// The host's keys, a line each.

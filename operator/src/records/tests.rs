@@ -299,6 +299,7 @@ fn running_sandbox() -> Sandbox {
         warned: true,
         child: None,
         ssh_keys: SshKeys::default(),
+        keys_call: None,
         phase: Phase::Running(instance),
     }
 }

@@ -63,6 +63,10 @@ impl Refusal {
         }
     }
 
+    pub(super) const fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Kernel(Errno::ENOSPC | Errno::EDQUOT))
+    }
+
     pub(super) fn message(&self) -> &'static str {
         match self {
             Self::Kernel(errno) => errno.desc(),

@@ -1,5 +1,6 @@
 //! One client's session: what it has open, and each request done and answered, in the order in which they came.
 
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,7 @@ pub struct Session {
     home: Option<PathBuf>,
     /// Read when the first name is needed.
     people: Option<People>,
+    told_of_full_disk: bool,
 }
 
 impl Session {
@@ -54,11 +56,22 @@ impl Session {
             Packet::Request(_, _) if !self.greeted => return Err(SftpError::NotGreeted),
             Packet::Request(id, request) => {
                 if let Err(refusal) = self.answer(id, request, answers) {
+                    self.tell_of_full_disk(&refusal);
                     answers.refused(id, &refusal);
                 }
             }
         }
         Ok(())
+    }
+
+    /// The protocol has no status for a full disk, and clients print that alone: whoever sits at one reads the reason on
+    /// stderr, once.
+    fn tell_of_full_disk(&mut self, refusal: &Refusal) {
+        if refusal.is_full_disk() && !self.told_of_full_disk {
+            self.told_of_full_disk = true;
+            // Where nobody reads it, the status has to do.
+            drop(writeln!(io::stderr(), "sandbox: {}", refusal.message()));
+        }
     }
 
     fn answer(&mut self, id: u32, request: Request<'_>, answers: &mut Answers) -> Result<(), Refusal> {

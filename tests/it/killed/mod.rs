@@ -117,6 +117,7 @@ impl Walk {
         let kept = tempfile::tempdir()?;
         let world = World::with(|node| {
             node.set("POOL_SIZE", "1");
+            node.set("SSH_BIND", "127.0.0.1:0");
             node.set("SNAPSHOT_DIRS", kept.path().display().to_string());
         });
         let mut world = world.await?;

@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use sandbox_protocol::holdings::SshKeysBody;
+use sandbox_protocol::session::Scope;
+use sandbox_protocol::ssh::PublicKey;
 use sandbox_protocol::{CallKey, SandboxId};
 use sandbox_sdk::Account;
+use sandbox_sdk::api::sign_in;
 use sandbox_sdk::calls::ServiceTerms;
 use sandbox_sdk::chain::SubmittedJob;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
@@ -13,7 +17,7 @@ use sandbox_tests::engine;
 use sandbox_tests::ground::{Ground, OPERATOR, receipts};
 use sandbox_tests::wait::until;
 
-use super::BOUND;
+use super::{BOUND, TTL_BLOCKS};
 use crate::world::World;
 
 /// A customer with a service of its own.
@@ -28,7 +32,11 @@ pub(super) struct Tenant {
     run_dir: PathBuf,
     pub(super) store: PathBuf,
     log: PathBuf,
+    /// Somebody's, who is let in for a while.
+    key: PublicKey,
 }
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOmARhRNpL9AB6pLjv23vuQ7RK+RkhrTjHLMC0muvW93";
 
 impl Tenant {
     pub(super) async fn new(
@@ -40,7 +48,7 @@ impl Tenant {
         let account = world.ground.account(key).await?;
         let store = store.join(format!("{:#x}", account.address()));
         let (run_dir, log) = (world.node.run_dir(), world.node.log_path());
-        Ok(Self { account, service, wish, goes_on, run_dir, store, log })
+        Ok(Self { account, service, wish, goes_on, run_dir, store, log, key: KEY.parse()? })
     }
 
     /// A sandbox from its begin to its end, in a service of its own where that is how this one goes on; what was asked.
@@ -75,6 +83,7 @@ impl Tenant {
         self.inside(sandbox, &format!("echo {round} > /workspace/kept"))?;
         asked.push(self.done(requests::snapshot(sandbox, Some(at(round)), Contents::Both)?).await?);
         ensure!(file(round).exists(), "{} is not there", file(round).display());
+        asked.extend(self.key_comes_and_goes(sandbox).await?);
         asked.push(self.done(requests::stop(sandbox)).await?);
         ensure!(!self.runs(sandbox)?, "{sandbox} was not stopped");
         asked.push(self.done(requests::resume(sandbox, None)?).await?);
@@ -98,6 +107,24 @@ impl Tenant {
         let expected = if outcome == 0 { lines == "1" } else { lines == "0" || lines == "1" };
         ensure!(expected, "{}: outcome {outcome}, {lines} lines", submitted.key);
         Ok(submitted)
+    }
+
+    /// A key is let in, and again until another block, and let in no more: in this order, however often the node dies.
+    async fn key_comes_and_goes(&self, sandbox: SandboxId) -> Result<[SubmittedJob; 3]> {
+        let provided = self.done(requests::ssh_provision(sandbox, &self.key, 0)?).await?;
+        let again =
+            self.account.submit_job(self.service, requests::ssh_provision(sandbox, &self.key, TTL_BLOCKS)?).await?;
+        let revoked = self.done(requests::ssh_revoke(sandbox, &self.key)?).await?;
+        let keys = until("the keys on record", BOUND, || async { self.keys(sandbox).await.ok() }).await?;
+        ensure!(keys.keys.is_empty(), "a revoked key is let in again: {keys:?}");
+        Ok([provided, again, revoked])
+    }
+
+    async fn keys(&self, sandbox: SandboxId) -> Result<SshKeysBody> {
+        let operator = Ground::address(OPERATOR);
+        let url = self.account.chain().operator(operator).await?.apiUrl;
+        let session = sign_in(&self.account, (operator, &url), &[Scope::SandboxesSsh]).await?;
+        Ok(session.ssh_keys(sandbox).await?)
     }
 
     pub(super) async fn done(&self, request: JobRequest) -> Result<SubmittedJob> {

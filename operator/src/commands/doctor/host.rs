@@ -47,7 +47,7 @@ pub(super) fn key_checks(
     (opened.ok(), vec![finding, permissions])
 }
 
-fn others_may_read(path: &Path) -> bool {
+pub(super) fn others_may_read(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
 }
 

@@ -5,6 +5,7 @@
 mod chain;
 mod host;
 mod outside;
+mod ssh;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -88,11 +89,12 @@ pub(super) async fn doctor(source: &impl Source, output: &Output) -> Result<Exit
 async fn examine(config: &Config) -> Vec<Finding> {
     // First and alone: it may ask for a password.
     let (opened, mut findings) = host::key_checks(config, key::load(&config.keystore));
-    let (engine, chain, state, outside) = tokio::join!(
+    let (engine, chain, state, outside, ssh) = tokio::join!(
         host::engine_checks(config),
         chain::checks(config, opened.as_ref()),
         bounded("state", host::state(config)),
         bounded("api", outside::api(config)),
+        ssh::checks(config),
     );
     findings.extend(engine);
     findings.push(state);
@@ -100,6 +102,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(host::loops(config));
     findings.extend(chain);
     findings.push(outside);
+    findings.extend(ssh);
     findings
 }
 

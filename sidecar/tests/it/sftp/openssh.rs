@@ -70,6 +70,14 @@ fn same(one: &Path, other: &Path) {
 }
 
 #[test]
+fn a_full_disk_is_told_in_words() {
+    let ground = Ground::new();
+    fs::write(ground.here("file"), bytes(1 << 20)).unwrap();
+    let complaint = ground.refused("put file /dev/full\n");
+    assert_eq!(complaint.matches("sandbox: No space left on device").count(), 1, "{complaint}");
+}
+
+#[test]
 fn files_are_put_and_got() {
     let ground = Ground::new();
     for length in [0, 1, SFTP_DATA_BYTES_MAX, SFTP_DATA_BYTES_MAX + 1, 20 << 20] {

@@ -7,6 +7,7 @@ use alloy::primitives::utils::format_ether;
 use anyhow::{Result, bail, ensure};
 use sandbox_tests::engine;
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR};
+use sandbox_tests::node::free_port;
 use sandbox_tests::wait::until;
 
 use crate::steps::Steps;
@@ -26,6 +27,7 @@ pub(crate) async fn run() -> Result<()> {
     let coin = |wei: &_| format!("{} coin pending", format_ether(*wei));
     let customer = ground.client(CUSTOMER)?;
     let mut node = ground.node(OPERATOR)?;
+    node.set("SSH_BIND", free_port()?.to_string());
 
     steps.step("the operator starts and registers", node.start(), quiet).await?;
     let operators = [operator.address()];
@@ -43,6 +45,11 @@ pub(crate) async fn run() -> Result<()> {
     steps.step("the receipt is proven without the chain", customer.text(&offline), |_| String::new()).await?;
     let on_chain = until("the receipt on chain", BOUND, || async { customer.text(&["verify", &file]).await.ok() });
     steps.step("and against the chain", on_chain, |_| String::new()).await?;
+    let admitting = ["ssh-config", &sandbox, "--job"];
+    let host = |block: &String| block.lines().take(3).map(str::trim).collect::<Vec<_>>().join(", ");
+    steps.step("job 40 lets a key in and proves the SSH host", customer.text(&admitting), host).await?;
+    let over_ssh = ["ssh", &sandbox, "--", "id -un; pwd"];
+    steps.step("a command runs over SSH", customer.text(&over_ssh), |text| text.replace('\n', " ")).await?;
     let refused = async { refused(customer.exec("sbx-1-77-0", "true").await?) };
     steps.step("a foreign sandbox is refused at no cost", refused, Clone::clone).await?;
     let removing = ["rm", &sandbox];

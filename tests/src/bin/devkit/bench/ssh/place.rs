@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use sandbox_process::source::{Environment, Source as _};
 use sandbox_tests::client::Client;
 use sandbox_tests::engine::{containers, inspect};
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR};
@@ -95,7 +96,7 @@ impl Place {
         let there = directory.path().join("there");
         fs::create_dir(&there).context("no directory for the baseline")?;
         let ours = Target::new(directory.path(), &key, port, &sandbox, "/tmp");
-        let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
+        let user = Environment.get("USER").unwrap_or_else(|| "root".to_owned());
         let baseline = Target::new(directory.path(), &key, sshd_port, &user, &there.display().to_string());
         for target in [&ours, &baseline] {
             let connected =

@@ -1,88 +1,21 @@
-//! Who may come over SSH: keys by jobs and over HTTP, what their answers prove, and what the command line makes of it.
+//! Keys by jobs and over HTTP, what their answers prove, and what the command line makes of it.
 
 use std::path::Path;
 use std::process::Command;
 use std::str::FromStr as _;
-use std::time::Duration;
 
-use alloy::sol_types::SolValue as _;
 use anyhow::{Context, Result, ensure};
-use sandbox_protocol::abi::{self, SandboxStatusResponse, SshProvisionRequest, SshProvisionResponse};
+use sandbox_protocol::abi::{self, SandboxStatusResponse, SshProvisionResponse};
 use sandbox_protocol::holdings::{SshKeyRequest, SshKeysBody};
-use sandbox_protocol::http::AnswerBody;
 use sandbox_protocol::limits::SSH_KEYS_MAX;
-use sandbox_protocol::session::Scope;
 use sandbox_protocol::ssh::PublicKey;
-use sandbox_protocol::{FailureCode, Job, Outcome, SandboxId};
-use sandbox_sdk::answers::Answers;
-use sandbox_sdk::api::{Session, sign_in};
-use sandbox_sdk::requests::{self, JobRequest};
-use sandbox_sdk::{Account, verify};
+use sandbox_protocol::{FailureCode, Outcome, SandboxId};
+use sandbox_sdk::requests;
 use sandbox_tests::ground::{CUSTOMER, OPERATOR, STRANGER};
 use sandbox_tests::wait::until;
-use serde_json::Value;
 
+use super::{BOUND, Guests};
 use crate::world::{World, shown};
-
-const BOUND: Duration = Duration::from_secs(60);
-
-/// A world whose operator lets customers in, with a sandbox.
-struct Guests {
-    world: World,
-    sandbox: SandboxId,
-    account: Account,
-}
-
-impl Guests {
-    async fn new() -> Result<Self> {
-        let world = World::with(|node| {
-            node.set("SSH_BIND", "127.0.0.1:0");
-            node.set("SSH_PORT", "2222");
-        });
-        let world = world.await?;
-        let sandbox = world.create().await?.parse().context("no id")?;
-        let account = world.ground.account(CUSTOMER).await?;
-        Ok(Self { world, sandbox, account })
-    }
-
-    /// The proven answer to a job.
-    async fn answer(&self, request: JobRequest) -> Result<AnswerBody> {
-        let submitted = self.account.submit_job(self.world.service, request).await?;
-        let body = Answers::new(self.account.clone())?.wait_for(&submitted, BOUND).await?;
-        let answer = body.answer.context("no answer")?;
-        verify::offline(&answer)?;
-        Ok(answer)
-    }
-
-    async fn provision(&self, key: &PublicKey, ttl_blocks: u64) -> Result<(SshProvisionResponse, AnswerBody)> {
-        let answer = self.answer(requests::ssh_provision(self.sandbox, key, ttl_blocks)?).await?;
-        ensure!(answer.outcome == Outcome::Done, "{:?}", answer.response_json);
-        Ok((abi::decode(&answer.response)?, answer))
-    }
-
-    /// Failure and sentence of a job that asks for a key in these words.
-    async fn refused(&self, sandbox: &str, line: &str) -> Result<(Option<FailureCode>, String)> {
-        let (sandbox_id, ssh_public_key) = (sandbox.to_owned(), line.to_owned());
-        let inputs = SshProvisionRequest { sandbox_id, ssh_public_key, ttl_blocks: 0 }.abi_encode().into();
-        let answer = self.answer(JobRequest { job: Job::SshProvision, inputs }).await?;
-        ensure!(answer.outcome == Outcome::Caller, "{:?}", answer.outcome);
-        Ok((answer.failure, answer.response_json["message"].as_str().unwrap_or_default().to_owned()))
-    }
-
-    async fn session(&self) -> Result<Session> {
-        let operator = self.account.chain().sandbox(self.sandbox).await?.operator;
-        let url = self.account.chain().operator(operator).await?.apiUrl;
-        Ok(sign_in(&self.account, (operator, &url), &[Scope::SandboxesSsh]).await?)
-    }
-
-    /// What the operator's own command prints.
-    fn host_keys(&self, command: &str) -> Result<Value> {
-        let output = self.world.node.command(&["--json", "ssh-keys", command])?.output()?;
-        let (code, stdout, stderr) = shown(&output);
-        ensure!(code == Some(0), "{code:?}: {stderr}");
-        Ok(serde_json::from_str(&stdout)?)
-    }
-}
 
 #[allow(clippy::expect_used)] // of a form that is taken
 fn key(number: u8) -> PublicKey {
@@ -105,7 +38,7 @@ fn ends(keys: &SshKeysBody) -> Vec<(PublicKey, Option<u64>, bool)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_admitted_and_revoked_by_jobs_whose_answers_prove_the_host() -> Result<()> {
-    let guests = Guests::new().await?;
+    let guests = Guests::told(2222).await?;
     let (admitted, answer) = guests.provision(&key(1), 5).await?;
     let SshProvisionResponse { ssh_host, ssh_port, ssh_user, host_key, expires_at_block } = admitted;
     assert_eq!((ssh_host.as_str(), ssh_port, ssh_user), ("127.0.0.1", 2222, guests.sandbox.to_string()));
@@ -136,7 +69,7 @@ async fn a_key_is_admitted_and_revoked_by_jobs_whose_answers_prove_the_host() ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_key_one_too_many_or_not_ones_own_is_refused_with_the_reason() -> Result<()> {
-    let guests = Guests::new().await?;
+    let guests = Guests::told(2222).await?;
     let id = guests.sandbox.to_string();
     for (line, reason) in [
         ("ssh-rsa AAAAB3NzaC1yc2E=", "ssh_public_key: the SSH key is of a kind that is not taken"),
@@ -184,7 +117,7 @@ async fn an_operator_without_a_gateway_admits_nobody_and_revokes_all_the_same() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_block_of_configuration_names_the_host_that_was_announced_and_no_other_later() -> Result<()> {
-    let mut guests = Guests::new().await?;
+    let mut guests = Guests::told(2222).await?;
     let dir = guests.world.customer.config_dir();
     std::fs::create_dir_all(&dir)?;
     let file = dir.join("mine.pub");
