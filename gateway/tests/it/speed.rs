@@ -30,7 +30,8 @@ async fn so_fast_are_bytes_to_a_program() {
 async fn so_fast_are_bytes_from_a_program() {
     let stage = Stage::start().await;
     let begun = Instant::now();
-    let mut child = stage.ssh(&["-c", "aes128-gcm@openssh.com"], &[&format!("head -c {MIB}M /dev/zero")]).spawn().unwrap();
+    let mut child =
+        stage.ssh(&["-c", "aes128-gcm@openssh.com"], &[&format!("head -c {MIB}M /dev/zero")]).spawn().unwrap();
     let (mut stdout, mut buffer, mut all) = (child.stdout.take().unwrap(), vec![0; 1 << 20], 0);
     while let Ok(read @ 1..) = stdout.read(&mut buffer).await {
         all += read;
