@@ -8,9 +8,8 @@ use russh::keys::ssh_key;
 use russh::server::{Auth, ChannelOpenHandle, Handler, Msg, PublicKeyOffer, Session, VerifiedPublicKey};
 use russh::{Channel, ChannelId, ChannelOpenFailure, Disconnect, Pty, Sig};
 use sandbox_protocol::SandboxId;
-use sandbox_protocol::channel::{Program, Start, Terminal, TerminalSize};
+use sandbox_protocol::channel::{Program, Start, Terminal};
 use sandbox_protocol::exec::ByteText;
-use sandbox_protocol::fsp::Signal;
 use sandbox_protocol::ssh::PublicKey;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
@@ -24,10 +23,9 @@ use crate::listening::{self, Place, is_local};
 use crate::outlet::{STDERR, Window};
 use crate::ports::{AuditEvent, Barred, Doors, Room, Standing};
 use crate::program::{self, Pending};
+use crate::words::{User, is_taken, sent, size};
 use crate::{sidecar, tunnel};
 
-/// Behind a sandbox's id in a user name: start it if it is stopped.
-const RESUME: &str = "+resume";
 /// What there is as a subsystem.
 const SFTP: &str = "sftp";
 
@@ -193,20 +191,6 @@ impl Client {
 struct Opened {
     channel: Channel<Msg>,
     reply: ChannelOpenHandle,
-}
-
-/// A user name that may be a sandbox's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct User {
-    sandbox: SandboxId,
-    resume: bool,
-}
-
-impl User {
-    fn parse(name: &str) -> Option<Self> {
-        let (id, resume) = name.strip_suffix(RESUME).map_or((name, false), |id| (id, true));
-        Some(Self { sandbox: id.parse().ok()?, resume })
-    }
 }
 
 impl Drop for Client {
@@ -496,36 +480,6 @@ impl Handler for Client {
     }
 }
 
-/// Environment variables that a client may set: how it writes and shows text.
-fn is_taken(name: &str) -> bool {
-    let language = name == "LANG" || name.strip_prefix("LC_").is_some_and(|rest| !rest.is_empty());
-    let shown = matches!(name, "COLORTERM" | "NO_COLOR" | "TZ" | "GIT_PROTOCOL");
-    (language || shown) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn size(cols: u32, rows: u32, width_px: u32, height_px: u32) -> TerminalSize {
-    let fitting = |value: u32| u16::try_from(value).unwrap_or_default();
-    TerminalSize {
-        cols: fitting(cols),
-        rows: fitting(rows),
-        width_px: fitting(width_px),
-        height_px: fitting(height_px),
-    }
-}
-
-fn sent(signal: &Sig) -> Option<Signal> {
-    Some(match signal {
-        Sig::HUP => Signal::Hup,
-        Sig::INT => Signal::Int,
-        Sig::KILL => Signal::Kill,
-        Sig::QUIT => Signal::Quit,
-        Sig::TERM => Signal::Term,
-        Sig::USR1 => Signal::Usr1,
-        Sig::Custom(name) if name == "USR2" => Signal::Usr2,
-        _ => return None,
-    })
-}
-
 fn not_opened(error: &sidecar::SidecarError) -> ChannelOpenFailure {
     tracing::debug!(error = error as &dyn std::error::Error, "nothing is opened inside");
     ChannelOpenFailure::ConnectFailed
@@ -535,30 +489,5 @@ fn not_reached(error: &crate::ports::OutsideError) -> ChannelOpenFailure {
     match error {
         crate::ports::OutsideError::Forbidden => ChannelOpenFailure::AdministrativelyProhibited,
         crate::ports::OutsideError::Unreachable(_) => ChannelOpenFailure::ConnectFailed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_user_is_a_sandbox_perhaps_to_be_resumed() {
-        let sandbox: SandboxId = "sbx-1-2-0".parse().unwrap();
-        assert_eq!(User::parse("sbx-1-2-0"), Some(User { sandbox, resume: false }));
-        assert_eq!(User::parse("sbx-1-2-0+resume"), Some(User { sandbox, resume: true }));
-        for name in ["", "root", "+resume", "sbx-1-2-0+", "sbx-1-2-0+resume+resume", "sbx-1-2"] {
-            assert_eq!(User::parse(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn variables_of_text_are_taken_and_those_of_loaders_are_not() {
-        for name in ["LANG", "LC_ALL", "LC_X_1", "COLORTERM", "GIT_PROTOCOL"] {
-            assert!(is_taken(name), "{name}");
-        }
-        for name in ["", "LC_", "LD_PRELOAD", "PATH", "BASH_ENV", "LC_A=B", "LANGUAGE\n", "SSH_AUTH_SOCK"] {
-            assert!(!is_taken(name), "{name}");
-        }
     }
 }

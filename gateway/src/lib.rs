@@ -19,5 +19,6 @@ mod sidecar;
 mod strangers;
 mod transport;
 mod tunnel;
+mod words;
 
 pub use server::{Bounds, Gateway};
