@@ -150,6 +150,8 @@ def forwards(client):
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
+        except ConnectionResetError:
+            pass
         except ConnectionRefusedError:
             break
 

@@ -16,6 +16,8 @@ use crate::harness::{PATIENCE, Stage, run_within, text};
 /// What one stranger may cost at most: a message of the largest kind, as it came and as it was understood, and the
 /// beginning of another.
 const STRANGER_BYTES_MAX: usize = 1024 * 1024;
+/// About as many as russh takes of this length in a list.
+const NAMES: usize = 1_000;
 /// As long as an SSH packet may be.
 const LONGEST_BYTES: usize = 255 * 1024;
 
@@ -28,9 +30,10 @@ fn resident_bytes() -> usize {
 /// Sends as much as may come before keys are exchanged.
 async fn filled(stage: &Stage, number: usize) -> TcpStream {
     let mut peer = connected(stage, number / STRANGERS_PER_ADDRESS_MAX).await;
-    let long = format!("curve25519-sha256{}", ",x".repeat(LONGEST_BYTES / 2 - 1_000));
-    let mut lists = AGREED;
-    lists[0] = &long;
+    let lists = AGREED.map(|list| format!("{list}{}", ",as-long-as-this".repeat(NAMES)));
+    let mut lists = lists.each_ref().map(String::as_str);
+    // Languages, of which nobody has any.
+    lists[8..].fill("");
     let next = [&u32::try_from(LONGEST_BYTES).unwrap().to_be_bytes()[..], &vec![0; LONGEST_BYTES - 1]].concat();
     let bytes = [b"SSH-2.0-test\r\n".as_slice(), &packet(&kexinit(&lists, false)), &next].concat();
     timeout(PATIENCE, peer.write_all(&bytes)).await.expect("it is not read").unwrap();
