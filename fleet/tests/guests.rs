@@ -160,7 +160,8 @@ fn records_of_before_have_no_keys_and_say_nothing_of_them() {
     assert!(json.get("ssh_keys").is_none());
     assert_eq!(serde_json::from_value::<Sandbox>(json).unwrap(), sandbox(0));
     let key = SshKey { key: ssh_key(1), expires_at_block: Some(9), admitted_by: OWNER };
-    let keyed = Sandbox { ssh_keys: SshKeys::of(key), ..sandbox(0) };
+    let keys_call = Some(CallKey { service: 7, call: 1 });
+    let keyed = Sandbox { ssh_keys: SshKeys::of(key), keys_call, ..sandbox(0) };
     assert_eq!(serde_json::from_value::<Sandbox>(serde_json::to_value(&keyed).unwrap()).unwrap(), keyed);
 }
 

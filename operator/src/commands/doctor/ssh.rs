@@ -57,7 +57,8 @@ fn host_keys(config: &Config) -> Finding {
     };
     if others_may_read(&file) {
         let said = format!("others may read {}", file.display());
-        return Finding::failure(CHECK, said, "chmod 600 it, then `operator ssh-keys rotate`");
+        let advice = format!("chmod 600 {}, then `operator ssh-keys rotate`", file.display());
+        return Finding::failure(CHECK, said, advice);
     }
     let announced = HostKeys::open(&config.data_dir).and_then(|keys| keys.announced(SystemTime::now()));
     match announced {
