@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 21] = [
+const NEEDS: [Need; 22] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),
@@ -50,6 +50,7 @@ const NEEDS: [Need; 21] = [
     library("libfaketime"),
     // What the customer's journey logs in with.
     tool("openssh-client", "ssh"),
+    tool("rsync", "rsync"),
     // What terminals are tested with.
     tool("vim", "vim"),
 ];
