@@ -22,7 +22,7 @@ const fn tool(package: &'static str, program: &'static str) -> Need {
     Need { package, program: Some(program) }
 }
 
-const NEEDS: [Need; 22] = [
+const NEEDS: [Need; 21] = [
     // The SDK's native dependencies: aws-lc, RocksDB's bindings, vendored OpenSSL, gRPC's code generator.
     tool("cmake", "cmake"),
     tool("make", "make"),
@@ -50,7 +50,6 @@ const NEEDS: [Need; 22] = [
     library("libfaketime"),
     // What the customer's journey logs in with.
     tool("openssh-client", "ssh"),
-    tool("rsync", "rsync"),
     // What terminals are tested with.
     tool("vim", "vim"),
 ];
