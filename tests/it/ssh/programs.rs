@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sandbox_protocol::ssh::PublicKey;
+use sandbox_tests::engine::FULL_IMAGE;
 use sandbox_tests::ground::{Ground, OPERATOR};
 use tokio::process::Command;
 
@@ -57,6 +58,31 @@ async fn openssh_comes_in_by_a_block_of_configuration_and_knows_the_host_by_its_
     files(&guests, &way).await?;
     one_connection_is_shared(&guests, &way).await?;
     another_host_is_refused(&guests, &way).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rsync_mirrors_a_tree_into_a_sandbox_of_the_full_image_and_back() -> Result<()> {
+    let guests = Guests::with(|node| node.set("SANDBOX_IMAGE", FULL_IMAGE)).await?;
+    let way = guests.way(guests.sandbox, &guests.key("mine")?).await?;
+    let (near, back) = (guests.file("near"), guests.file("back"));
+    std::fs::create_dir_all(near.join("deep"))?;
+    std::fs::write(near.join("deep/note"), "kept")?;
+    let over = format!("ssh -F {}", way.config.display());
+    let mirrored = async |from: &str, to: &str| {
+        let mut rsync = Command::new("rsync");
+        rsync.args(["--archive", "--delete", "--itemize-changes", "-e", &over, from, to]);
+        let (code, changes, complaints) = shown(&finished(rsync.kill_on_drop(true)).await?);
+        ensure!(code == Some(0), "{complaints}");
+        Ok(changes)
+    };
+    let (here, there) = (format!("{}/", near.display()), format!("{}:tree/", way.host));
+    assert!(mirrored(&here, &there).await?.contains("deep/note"));
+    assert_eq!(mirrored(&here, &there).await?, "", "what is there is not sent again");
+    way.says("rm tree/deep/note; echo new > tree/new").await?;
+    mirrored(&there, &format!("{}/", back.display())).await?;
+    assert_eq!(std::fs::read_to_string(back.join("new"))?, "new\n");
+    assert!(!back.join("deep/note").exists());
+    Ok(())
 }
 
 /// The key by which the host proves itself.
