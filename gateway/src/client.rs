@@ -56,7 +56,18 @@ pub(crate) struct Arriving {
 struct Entering {
     sandbox: SandboxId,
     key: String,
-    outcome: Result<Box<dyn Room>, String>,
+    outcome: Result<Box<dyn Room>, NotEntered>,
+}
+
+/// Why who has proven a key on record does not enter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum NotEntered {
+    #[error("the key expired at block {0}")]
+    Expired(u64),
+    #[error("as many connections are open as may be; try again later")]
+    Full,
+    #[error(transparent)]
+    Barred(#[from] Barred),
 }
 
 impl Client {
@@ -81,16 +92,12 @@ impl Client {
     }
 
     /// Lets in who has proven to have `key`, or finds out why not.
-    async fn enter(&mut self, user: &User, key: &PublicKey, standing: Standing) -> Result<Box<dyn Room>, String> {
-        match standing {
-            Standing::Expired { at_block } => return Err(format!("the key expired at block {at_block}")),
-            Standing::Open => {}
+    async fn enter(&mut self, user: &User, key: &PublicKey, standing: Standing) -> Result<Box<dyn Room>, NotEntered> {
+        if let Standing::Expired { at_block } = standing {
+            return Err(NotEntered::Expired(at_block));
         }
-        let Ok(place) = Arc::clone(&self.guests).try_acquire_owned() else {
-            return Err("as many connections are open as may be; try again later".to_owned());
-        };
-        self.place = Some(place);
-        self.doors.enter(user.sandbox, key, user.resume).await.map_err(|barred: Barred| barred.to_string())
+        self.place = Some(Arc::clone(&self.guests).try_acquire_owned().map_err(|_| NotEntered::Full)?);
+        Ok(self.doors.enter(user.sandbox, key, user.resume).await?)
     }
 
     fn inlet(&self, channel: ChannelId) -> Option<Inlet> {
@@ -232,6 +239,7 @@ impl Handler for Client {
         let room = match outcome {
             Ok(room) => room,
             Err(reason) => {
+                let reason = reason.to_string();
                 self.doors.note(name.entry(AuditEvent::Barred { reason: reason.clone() }));
                 return session.disconnect(Disconnect::ByApplication, &reason, "");
             }

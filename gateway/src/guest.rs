@@ -14,12 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backlog::{Backlog, Intake};
-use crate::limits::{CHANNELS_PER_CONNECTION_MAX, WORDS_MAX};
+use crate::limits::{CHANNELS_PER_CONNECTION_MAX, UNCONFIRMED_MAX, WORDS_MAX};
 use crate::outlet::{Outlet, Window};
 use crate::ports::{AuditEntry, AuditEvent, Doors, Room};
-
-/// Channels to a client that it has not confirmed.
-const UNCONFIRMED_MAX: usize = 64;
 
 /// The two ends of a connection.
 #[derive(Debug, Clone, Copy)]

@@ -29,6 +29,8 @@ pub const KEEP_ALIVES_MAX: usize = 4;
 pub const CHANNELS_PER_CONNECTION_MAX: usize = 256;
 /// Sockets of one connection that are listened at for its client; the next is refused.
 pub const LISTENERS_PER_CONNECTION_MAX: usize = 32;
+/// Channels to a client that it has not confirmed; one more connection to where its sidecar listens is left to wait there.
+pub const UNCONFIRMED_MAX: usize = 64;
 /// Time in which what came on a channel that its client has closed is passed on.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Environment variables of one channel; the next is refused.

@@ -156,7 +156,7 @@ fn sshd(directory: &Path, key: &Path, port: u16) -> Result<Child> {
     ];
     fs::write(&config, lines.join("\n") + "\n").context("sshd's configuration")?;
     // With an empty home: what a shell reads there is not what is measured.
-    let home = std::env::var("HOME").context("no home")?;
+    let home = Environment.get("HOME").context("no home")?;
     let mut command = Command::new("unshare");
     command.args(["--mount", "--", "sh", "-c", "mount -t tmpfs tmpfs \"$1\" && exec \"$2\" -D -f \"$3\"", "sh"]);
     command.args([home.as_ref(), SSHD.as_ref(), config.as_os_str()]);
