@@ -152,7 +152,7 @@ impl Records {
 
     /// Whether this call stood in a block that the chain took back, and may not be on it any more.
     pub(crate) fn is_suspect(&self, key: CallKey) -> Result<bool, RecordsError> {
-        self.tree.contains_key(indexed(SUSPECTS, key)).map_err(RecordsError::Read)
+        self.holds(indexed(SUSPECTS, key))
     }
 
     /// A suspect was found to be on the chain after all.
@@ -214,7 +214,7 @@ impl Records {
 
     /// Whether something is to be undone under this id.
     pub(crate) fn is_to_undo(&self, key: CallKey) -> Result<bool, RecordsError> {
-        self.tree.contains_key(indexed(UNDO, key)).map_err(RecordsError::Read)
+        self.holds(indexed(UNDO, key))
     }
 
     /// Nothing is left of these sandboxes, so that their call's id may be used again.
@@ -250,7 +250,7 @@ impl Records {
         call: &CallRecord,
     ) -> Result<CallRecord, RecordsError> {
         let suspect = indexed(SUSPECTS, call.key);
-        let was_suspect = self.tree.contains_key(&suspect).map_err(RecordsError::Read)?;
+        let was_suspect = self.holds(&suspect)?;
         write.batch.remove(suspect);
         let Some(known) = self.call(call.key)? else {
             self.put(write, call)?;

@@ -263,6 +263,18 @@ impl Records {
         self.failed.clone()
     }
 
+    /// Whether there is something under `key`, for who is about to write.
+    ///
+    /// A store that cannot be read then has failed as one that cannot be written: where its own threads are the first to
+    /// find the disk full, say, it reads nothing either, and no write would ever find out.
+    fn holds(&self, key: impl AsRef<[u8]>) -> Result<bool, RecordsError> {
+        self.tree.contains_key(key).map_err(|error| {
+            tracing::error!(%error, "the record store failed");
+            self.failed.cancel();
+            RecordsError::Read(error)
+        })
+    }
+
     fn check_version(&self) -> Result<(), RecordsError> {
         match self.read(VERSION_KEY)? {
             Some(VERSION) => Ok(()),
@@ -287,7 +299,7 @@ impl Records {
     fn put_encoded(&self, write: &mut Write, call: &CallRecord, value: Vec<u8>) -> Result<(), RecordsError> {
         // One that is open is in its indexes already, unless what is on its way takes it out of them.
         let is_indexed = !self.changes.is_writing(call.key)
-            && self.tree.contains_key(indexed(OPEN, call.key)).map_err(RecordsError::Read)?;
+            && self.holds(indexed(OPEN, call.key))?;
         if !is_indexed {
             Self::index(write, call);
             write.batch.insert(indexed(OPEN, call.key), &[]);
@@ -304,7 +316,7 @@ impl Records {
         }
         let end = final_key(call);
         write.batch.remove(indexed(OPEN, call.key));
-        if !self.tree.contains_key(&end).map_err(RecordsError::Read)? {
+        if !self.holds(&end)? {
             write.batch.insert(end, &[]);
             self.finals.fetch_add(1, Ordering::Relaxed);
         }
@@ -315,7 +327,7 @@ impl Records {
     fn put_instead(&self, write: &mut Write, old: &CallRecord, new: &CallRecord) -> Result<(), RecordsError> {
         let (before, after) = (final_key(old), final_key(new));
         let stays = new.progress.is_final() && before == after;
-        if old.progress.is_final() && !stays && self.tree.contains_key(&before).map_err(RecordsError::Read)? {
+        if old.progress.is_final() && !stays && self.holds(&before)? {
             write.batch.remove(before);
             self.finals.fetch_sub(1, Ordering::Relaxed);
         }
