@@ -298,8 +298,7 @@ impl Records {
 
     fn put_encoded(&self, write: &mut Write, call: &CallRecord, value: Vec<u8>) -> Result<(), RecordsError> {
         // One that is open is in its indexes already, unless what is on its way takes it out of them.
-        let is_indexed = !self.changes.is_writing(call.key)
-            && self.holds(indexed(OPEN, call.key))?;
+        let is_indexed = !self.changes.is_writing(call.key) && self.holds(indexed(OPEN, call.key))?;
         if !is_indexed {
             Self::index(write, call);
             write.batch.insert(indexed(OPEN, call.key), &[]);
