@@ -1,9 +1,15 @@
 //! A sandbox has the disk that it asked for: no more, whatever it does, and no less, whatever others do.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use sandbox_tests::engine;
+use sandbox_tests::wait::until;
 
 use crate::world::{World, shown};
+
+/// In which nobody holds a disk any more that was unmounted.
+const DETACHED_WITHIN: Duration = Duration::from_secs(30);
 
 impl World {
     /// What a command printed; it must succeed.
@@ -63,7 +69,9 @@ async fn after_a_reboot_of_the_host_a_sandbox_has_its_files_and_its_limit() -> R
     engine::docker_text(&["kill", &container])?;
     engine::unmount_below(&world.node.disks_dir())?;
     std::fs::remove_dir_all(world.node.run_dir())?;
-    assert_eq!(engine::loops_below(&world.node.disks_dir())?, Vec::<String>::new());
+    // A container that is started beside this test has the host's mounts for a moment, and they their loop devices.
+    let detached = || async { engine::loops_below(&world.node.disks_dir()).ok()?.is_empty().then_some(()) };
+    until("the disk to be let go of", DETACHED_WITHIN, detached).await?;
     world.node.start().await?;
     assert_eq!(world.says(&sandbox, "cat note").await?, "kept\n");
     let (_, _, stderr) = shown(&world.customer.exec(&sandbox, "head -c 2G /dev/zero > big").await?);
