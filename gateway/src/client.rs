@@ -12,13 +12,12 @@ use sandbox_protocol::channel::{Program, Start, Terminal};
 use sandbox_protocol::exec::ByteText;
 use sandbox_protocol::ssh::PublicKey;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::backlog::{Backlog, NotTaken};
 use crate::guest::{Ends, Guest, Inlet, Name, Word};
-use crate::limits::{ENV_BYTES_MAX, ENV_MAX, LISTENERS_PER_CONNECTION_MAX, SIDECAR_ANSWER_MAX};
+use crate::limits::{ENV_BYTES_MAX, ENV_MAX, LISTENERS_PER_CONNECTION_MAX};
 use crate::listening::{self, Place, is_local};
 use crate::outlet::{STDERR, Window};
 use crate::ports::{AuditEvent, Barred, Doors, Room, Standing};
@@ -161,7 +160,7 @@ impl Client {
             return None;
         }
         let stop = guest.left.child_token();
-        let begun = timeout(SIDECAR_ANSWER_MAX, listening::begin(&guest, place.clone(), stop.clone())).await.ok()?;
+        let begun = listening::begin(&guest, place.clone(), stop.clone()).await;
         let port = begun.map_err(|error| tracing::debug!(%error, ?place, "not listened at")).ok()?;
         let place = match place {
             Place::Port(address, _) => Place::Port(address, port),
@@ -344,7 +343,7 @@ impl Handler for Client {
         self.came(channel, bytes, session)
     }
 
-    /// A client has no second stream to a program; what comes so counts, and is dropped with the client that sends it.
+    /// A client has no second stream to a program.
     async fn extended_data(
         &mut self,
         _channel: ChannelId,

@@ -4,15 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
+pub use sandbox_fleet::ports::Pipe;
 use sandbox_protocol::SandboxId;
 use sandbox_protocol::ssh::PublicKey;
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// Bytes both ways.
-pub trait Pipe: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<P: AsyncRead + AsyncWrite + Send + Unpin> Pipe for P {}
 
 /// Where a key stands with a sandbox that has it on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -68,7 +68,7 @@ impl Doors for SandboxDoors {
 impl Room for SandboxRoom {
     async fn connect(&self) -> io::Result<Box<dyn Pipe>> {
         match self.doors.sidecars.connect(&self.guest.instance).await {
-            Ok(pipe) => Ok(Box::new(pipe)),
+            Ok(pipe) => Ok(pipe),
             Err(error) => {
                 self.doors.fleet.check(self.guest.sandbox.id).await;
                 Err(io::Error::other(error))

@@ -133,7 +133,7 @@ async fn a_signal_reaches_the_whole_process_group() {
     let sidecar = Sidecar::start();
     let mut channel = Channel::sh(
         &sidecar,
-        "sh -c 'trap \"echo child\" TERM; echo ready; while :; do sleep 0.01; done' & trap '' TERM; wait",
+        "trap : TERM; sh -c 'trap \"echo child\" TERM; echo ready; while :; do sleep 0.01; done' & while :; do wait; done",
     )
     .await;
     channel.until("ready\n").await;

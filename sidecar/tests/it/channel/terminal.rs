@@ -90,7 +90,7 @@ async fn a_signal_reaches_the_foreground() {
 #[tokio::test]
 async fn an_end_of_stdin_does_nothing_to_a_terminal() {
     let sidecar = Sidecar::start();
-    let text = "echo ready; trap 'echo still; exit 6' USR1; while :; do sleep 0.01; done";
+    let text = "trap 'echo still; exit 6' USR1; echo ready; while :; do sleep 0.01; done";
     let mut channel = Channel::start(&sidecar, in_terminal(command(text), &[])).await;
     channel.until("ready").await;
     channel.say(ToProgram::StdinEof).await;
