@@ -1,9 +1,11 @@
-//! Language-model work: tools and their errors.
+//! Language-model work: the model's port and providers, tools and their errors, memory, the task loop, negotiations.
 //!
 //! Not here: where a tool's work is done, and by what protocol.
 
 mod detail;
 pub mod limits;
+pub mod model;
+pub mod profile;
 mod redact;
 mod tool_error;
 

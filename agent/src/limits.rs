@@ -1,4 +1,9 @@
-//! What a model is told at most.
+//! What a model is told at most, and how long is waited for whom.
+
+/// Tokens of a conversation that each call of the model is given.
+pub const CONTEXT_TOKENS_DEFAULT: usize = 8_000;
+/// Time in which a customer answers a call that asks.
+pub const APPROVAL_TIMEOUT_MS_DEFAULT: u64 = 300_000;
 
 /// Length of an error's message.
 pub const MESSAGE_BYTES_MAX: usize = 2_000;

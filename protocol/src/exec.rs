@@ -162,6 +162,14 @@ pub enum SidecarRefusal {
     UnknownExecution,
     /// The terminal is not there, or not any more.
     UnknownTerminal,
+    /// The run is not there, or not any more.
+    UnknownRun,
+    /// The session is not there, or not any more.
+    UnknownSession,
+    /// The backend is none of those that the sandbox has.
+    UnknownBackend,
+    /// The profile is none of those that the sandbox has.
+    UnknownProfile,
     /// The route is for a WebSocket, or another upgrade, and the request asks for none.
     UpgradeRequired,
     /// The port belongs to the sidecar.
@@ -198,6 +206,10 @@ impl SidecarRefusal {
             | Self::MethodNotAllowed
             | Self::UnknownExecution
             | Self::UnknownTerminal
+            | Self::UnknownRun
+            | Self::UnknownSession
+            | Self::UnknownBackend
+            | Self::UnknownProfile
             | Self::UpgradeRequired
             | Self::PortReserved
             | Self::Conflict

@@ -40,6 +40,14 @@ pub enum FailureCode {
     SnapshotUnreadable,
     /// The sandbox's own disk is too small.
     DiskQuota,
+    /// The backend is none of those that sandboxes have.
+    UnknownBackend,
+    /// The agent profile is none of those that the operator has.
+    UnknownProfile,
+    /// The model's provider does not accept the caller's key.
+    ProviderRefused,
+    /// The operator's own provider of models refuses its key, or does not answer.
+    ModelUnavailable,
     /// The operator's own store for snapshots failed.
     SnapshotStore,
     /// The operator has no room for another sandbox.
@@ -80,8 +88,12 @@ impl FailureCode {
             | Self::SandboxStopped
             | Self::SnapshotRefused
             | Self::SnapshotUnreadable
-            | Self::DiskQuota => Outcome::Caller,
-            Self::SnapshotStore
+            | Self::DiskQuota
+            | Self::UnknownBackend
+            | Self::UnknownProfile
+            | Self::ProviderRefused => Outcome::Caller,
+            Self::ModelUnavailable
+            | Self::SnapshotStore
             | Self::NoCapacity
             | Self::ImageMissing
             | Self::DiskFull
@@ -98,6 +110,7 @@ impl FailureCode {
     pub const fn retryable(self) -> bool {
         match self {
             Self::SandboxBusy
+            | Self::ModelUnavailable
             | Self::SnapshotStore
             | Self::NoCapacity
             | Self::ImageMissing
@@ -119,6 +132,9 @@ impl FailureCode {
             | Self::SnapshotRefused
             | Self::SnapshotUnreadable
             | Self::DiskQuota
+            | Self::UnknownBackend
+            | Self::UnknownProfile
+            | Self::ProviderRefused
             | Self::Hardening
             | Self::SandboxLost
             | Self::Interrupted => false,

@@ -8,6 +8,7 @@
 extern crate self as sandbox_protocol;
 
 pub mod abi;
+pub mod agent;
 pub mod channel;
 pub mod egress;
 pub mod events;

@@ -145,6 +145,46 @@ pub const FILES_WATCHED_DIRECTORIES_MAX: u64 = 4_096;
 /// Requests about files, watches among them, that one sandbox serves at a time.
 pub const FILES_RUNNING_MAX: usize = 32;
 
+/// Time of a prompt or task that asks for 0.
+pub const TASK_TIMEOUT_MS_DEFAULT: u64 = 600_000;
+/// Most time that a prompt may ask for: within what the contract gives for its answer.
+pub const PROMPT_TIMEOUT_MS_MAX: u64 = 1_500_000;
+/// Most time that a task may ask for: within what the contract gives for its answer.
+pub const TASK_TIMEOUT_MS_MAX: u64 = 3_300_000;
+/// Calls of the model in one task; 0 asks for so many.
+pub const TASK_TURNS_MAX: u64 = 200;
+/// Length of a prompt.
+pub const PROMPT_BYTES_MAX: usize = 256 * 1024;
+/// Length of a `context_json`.
+pub const CONTEXT_JSON_BYTES_MAX: usize = 1024 * 1024;
+/// Length of the body of a prompt, task or move.
+pub const RUN_BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Length of the id of a run or session.
+pub const RUN_ID_BYTES_MAX: usize = 128;
+/// Runs of one sandbox at a time; the next wait.
+pub const RUNS_RUNNING_MAX: usize = 8;
+/// Runs that wait; the next is refused.
+pub const RUNS_QUEUED_MAX: usize = 32;
+/// Runs that have ended and are remembered.
+pub const RUNS_KEPT_MAX: usize = 256;
+
+/// Letters of a ticker.
+pub const TICKER_BYTES_MAX: usize = 16;
+/// Letters of a move's name.
+pub const MOVE_ID_BYTES_MAX: usize = 32;
+/// Length of a move.
+pub const MOVE_CONTENT_BYTES_MAX: usize = 64 * 1024;
+/// Moves of one negotiation.
+pub const NEGOTIATION_MOVES_MAX: usize = 64;
+/// Rounds of a negotiation that names no number.
+pub const NEGOTIATION_ROUNDS_DEFAULT: u32 = 10;
+/// Most rounds of a negotiation.
+pub const NEGOTIATION_ROUNDS_MAX: u32 = 20;
+/// Moves at a time of a negotiation that names no number.
+pub const NEGOTIATION_CONCURRENCY_DEFAULT: u32 = 5;
+/// Most moves at a time.
+pub const NEGOTIATION_CONCURRENCY_MAX: u32 = 15;
+
 /// Time in which a snapshot is made or taken; it is broken off then.
 pub const SNAPSHOT_S_MAX: u64 = 1_800;
 

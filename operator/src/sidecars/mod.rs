@@ -141,6 +141,10 @@ fn refusal(refused: ErrorBody) -> SidecarError {
             | SidecarRefusal::Forbidden
             | SidecarRefusal::Conflict
             | SidecarRefusal::UnknownTerminal
+            | SidecarRefusal::UnknownRun
+            | SidecarRefusal::UnknownSession
+            | SidecarRefusal::UnknownBackend
+            | SidecarRefusal::UnknownProfile
             | SidecarRefusal::UpgradeRequired
             | SidecarRefusal::PortReserved
             | SidecarRefusal::PortClosed

@@ -240,9 +240,12 @@ fn status(code: SidecarRefusal) -> StatusCode {
         SidecarRefusal::Forbidden => StatusCode::FORBIDDEN,
         SidecarRefusal::BadRequest => StatusCode::BAD_REQUEST,
         SidecarRefusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        SidecarRefusal::NotFound | SidecarRefusal::UnknownExecution | SidecarRefusal::UnknownTerminal => {
-            StatusCode::NOT_FOUND
-        }
+        SidecarRefusal::NotFound
+        | SidecarRefusal::UnknownExecution
+        | SidecarRefusal::UnknownTerminal
+        | SidecarRefusal::UnknownRun
+        | SidecarRefusal::UnknownSession => StatusCode::NOT_FOUND,
+        SidecarRefusal::UnknownBackend | SidecarRefusal::UnknownProfile => StatusCode::UNPROCESSABLE_ENTITY,
         SidecarRefusal::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
         SidecarRefusal::PortReserved => StatusCode::FORBIDDEN,
         SidecarRefusal::PortClosed => StatusCode::BAD_GATEWAY,

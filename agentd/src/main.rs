@@ -1,0 +1,3 @@
+//! The process beside the sidecar that does a sandbox's language-model work.
+
+fn main() {}
