@@ -194,6 +194,29 @@ impl SidecarRefusal {
         Self::deserialize(code.into_deserializer()).map_err(drop::<serde::de::value::Error>).ok()
     }
 
+    /// Status of the HTTP answer.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::BadRequest => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden | Self::PortReserved => 403,
+            Self::NotFound
+            | Self::UnknownExecution
+            | Self::UnknownTerminal
+            | Self::UnknownRun
+            | Self::UnknownSession => 404,
+            Self::MethodNotAllowed => 405,
+            Self::Conflict => 409,
+            Self::TooLarge => 413,
+            Self::OutputLimit | Self::UnknownBackend | Self::UnknownProfile => 422,
+            Self::UpgradeRequired => 426,
+            Self::Busy => 429,
+            Self::Internal => 500,
+            Self::PortClosed => 502,
+            Self::Interrupted => 503,
+        }
+    }
+
     /// Whether the same request may succeed later.
     pub const fn retryable(self) -> bool {
         match self {

@@ -235,27 +235,7 @@ fn snapshot_status(code: SnapshotRefusal) -> StatusCode {
 }
 
 fn status(code: SidecarRefusal) -> StatusCode {
-    match code {
-        SidecarRefusal::Unauthorized => StatusCode::UNAUTHORIZED,
-        SidecarRefusal::Forbidden => StatusCode::FORBIDDEN,
-        SidecarRefusal::BadRequest => StatusCode::BAD_REQUEST,
-        SidecarRefusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        SidecarRefusal::NotFound
-        | SidecarRefusal::UnknownExecution
-        | SidecarRefusal::UnknownTerminal
-        | SidecarRefusal::UnknownRun
-        | SidecarRefusal::UnknownSession => StatusCode::NOT_FOUND,
-        SidecarRefusal::UnknownBackend | SidecarRefusal::UnknownProfile => StatusCode::UNPROCESSABLE_ENTITY,
-        SidecarRefusal::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
-        SidecarRefusal::PortReserved => StatusCode::FORBIDDEN,
-        SidecarRefusal::PortClosed => StatusCode::BAD_GATEWAY,
-        SidecarRefusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-        SidecarRefusal::Conflict => StatusCode::CONFLICT,
-        SidecarRefusal::OutputLimit => StatusCode::UNPROCESSABLE_ENTITY,
-        SidecarRefusal::Busy => StatusCode::TOO_MANY_REQUESTS,
-        SidecarRefusal::Interrupted => StatusCode::SERVICE_UNAVAILABLE,
-        SidecarRefusal::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    }
+    StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 impl IntoResponse for ApiError {
