@@ -1,7 +1,7 @@
 # The image of every sandbox: a Debian base, the tools of a variant, the static sidecar, the user that commands run as.
 #
 # `cargo xtask setup` makes the slim variant, `cargo xtask setup --full` the full one too. Both leave the folder that the
-# image is built from (sandbox-sidecar, packages, files/, sbom.json) in the cache, so it can be built on another base,
+# image is built from (sandbox-sidecar, sandbox-agentd, packages, files/, sbom.json) in the cache, so it can be built on another base,
 # whose packages the bill of materials then does not tell:
 #
 #   docker build -f docker/sidecar.Dockerfile --build-arg BASE=debian:bookworm \
@@ -20,7 +20,8 @@ RUN groupadd --gid 1000 agent \
  && useradd --uid 1000 --gid 1000 --home-dir /home/agent --create-home --shell /bin/sh agent \
  && groupadd --gid 1001 runner \
  && useradd --uid 1001 --gid 1001 --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin runner \
- && install --directory --owner agent --group agent --mode 0755 /home/agent /workspace
+ && install --directory --owner agent --group agent --mode 0755 /home/agent /workspace \
+ && install --directory --mode 0700 /storage
 
 COPY packages /usr/share/agent-sandbox/packages
 RUN missing= \
@@ -39,7 +40,7 @@ COPY files/ /
 FROM tools
 
 COPY sbom.json /usr/share/agent-sandbox/sbom.json
-COPY sandbox-sidecar /usr/local/bin/sandbox-sidecar
+COPY sandbox-sidecar sandbox-agentd /usr/local/bin/
 
 # The build fails where the binary is not the one that the label names; empty leaves it unnamed.
 ARG SIDECAR_SHA256=
@@ -53,7 +54,7 @@ LABEL org.opencontainers.image.title="agent-sandbox-sidecar" \
       network.tangle.sandbox.variant="${VARIANT}" \
       network.tangle.sandbox.sidecar.sha256="${SIDECAR_SHA256}"
 
-ENV AGENT_WORKSPACE_ROOT=/workspace LANG=C.UTF-8
+ENV AGENT_WORKSPACE_ROOT=/workspace STORAGE_PATH=/storage LANG=C.UTF-8
 WORKDIR /workspace
 EXPOSE 8080
 STOPSIGNAL SIGTERM

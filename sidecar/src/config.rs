@@ -1,7 +1,7 @@
 //! What the sidecar is told at its start, typed.
 //!
-//! Settings of later floors (`AGENT_BACKEND`, `OPENCODE_MODEL_API_KEY`, `STORAGE_PATH`) may be set; nothing reads them
-//! yet, and like every other setting they never reach a command.
+//! Settings of agents and models are read by the process that does their work; like every other setting they never reach a
+//! command.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use nix::unistd::{Gid, Uid};
 use sandbox_process::source::{ConfigError, Source, optional, or_default};
 use sandbox_protocol::users::{AGENT_UID, RUNNER_UID};
 
+use crate::agents;
 use crate::egress;
 use crate::exec::Identity;
 use crate::http::Token;
@@ -45,6 +46,10 @@ pub struct Config {
     pub egress: Option<PathBuf>,
     /// `SIDECAR_CGROUP`: a control group that was handed over, for executions to have groups of their own beneath it.
     pub cgroup: Option<PathBuf>,
+    /// `STORAGE_PATH`: what agents remember, in a directory that only the sidecar's own user may enter.
+    pub storage: Option<PathBuf>,
+    /// Settings of agents and models, passed on as they are.
+    pub agents: BTreeMap<String, String>,
     /// `SIDECAR_AUTH_TOKEN`; without one the sidecar makes its own.
     pub token: Option<Token>,
     /// `AGENT_UID` and `AGENT_GID`: who commands run as, where the sidecar may choose.
@@ -88,8 +93,14 @@ impl Config {
         if let Some(path) = &cgroup {
             absolute("SIDECAR_CGROUP", path)?;
         }
+        let storage = optional::<PathBuf>(source, "STORAGE_PATH")?;
+        if let Some(path) = &storage {
+            absolute("STORAGE_PATH", path)?;
+        }
         Ok(Self {
             doors: Doors::read(source)?,
+            storage,
+            agents: agents::passed(source),
             cgroup,
             workspace,
             home,

@@ -25,11 +25,16 @@ use crate::limits::{
 /// What commands find in their environment, so that npm, pip, git and curl take this way: each of them knows another
 /// spelling. `ALL_PROXY` is not among them: it would send what is not HTTP here too.
 pub fn environment() -> BTreeMap<String, String> {
-    let proxy = format!("http://{}:{EGRESS_PORT}", Ipv4Addr::LOCALHOST);
+    let proxy = address();
     let direct = "localhost,127.0.0.1,::1".to_owned();
     let proxies = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"].map(|name| (name, proxy.clone()));
     let direct = ["no_proxy", "NO_PROXY"].map(|name| (name, direct.clone()));
     proxies.into_iter().chain(direct).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The door, as clients of a proxy are told of it.
+pub fn address() -> String {
+    format!("http://{}:{EGRESS_PORT}", Ipv4Addr::LOCALHOST)
 }
 
 /// Listens on the door's port of the loopback address.

@@ -6,6 +6,7 @@
 //! [`archive`]), as does [`sftp`], [`egress`] is the door out. Not here: anything about chains, operators or containers,
 //! and nothing that a customer could make run as the sidecar's own user.
 
+pub mod agents;
 pub mod archive;
 pub mod channel;
 pub mod config;

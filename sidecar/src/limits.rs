@@ -265,3 +265,8 @@ const _: () = assert!(LAST_REQUEST_MAX.as_secs() > SNAPSHOT_S_MAX);
 const _: () = assert!(EVENT_HEARTBEAT_S < FILES_ANSWER_MAX.as_secs() && FILES_RUNNING_MAX < CONNECTIONS_MAX);
 const _: () = assert!(3 * FILES_PATH_BYTES_MAX < HEADER_BYTES_MAX && 8 * FILES_PATH_BYTES_MAX < FILES_BODY_BYTES_MAX);
 const _: () = assert!(SFTP_INPUT_BYTES >= 4 + SFTP_PACKET_BYTES_MAX);
+
+/// Time in which the agents' process starts.
+pub const AGENTD_START_MAX: Duration = Duration::from_secs(10);
+/// Time in which it ends by itself.
+pub const AGENTD_END_MAX: Duration = Duration::from_secs(6);

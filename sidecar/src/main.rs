@@ -16,6 +16,7 @@ use sandbox_process::source::{self, Environment};
 use sandbox_protocol::egress::EGRESS_PORT;
 use sandbox_protocol::events::Happening;
 use sandbox_protocol::limits::PTY_KEEP_S;
+use sandbox_sidecar::agents::{self, Agents};
 use sandbox_sidecar::archive::Job;
 use sandbox_sidecar::channel::{self, Channels, OpenSocket};
 use sandbox_sidecar::config::{Config, Doors};
@@ -35,7 +36,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// The server inside every sandbox. Settings come from the environment: SIDECAR_PORT, SIDECAR_SOCKET,
-/// SIDECAR_AUTH_TOKEN, SIDECAR_EGRESS_SOCKET, SIDECAR_CGROUP, AGENT_WORKSPACE_ROOT, AGENT_HOME, AGENT_UID, AGENT_GID.
+/// SIDECAR_AUTH_TOKEN, SIDECAR_EGRESS_SOCKET, SIDECAR_CGROUP, AGENT_WORKSPACE_ROOT, AGENT_HOME, AGENT_UID, AGENT_GID,
+/// STORAGE_PATH; of agents and models those that `sandbox-agentd` reads.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -126,26 +128,31 @@ async fn serve(config: Config) -> Result<()> {
     if let Err(error) = snapshots.recover().await {
         tracing::error!(error = &error as &dyn std::error::Error, "a broken restore was not cleared up");
     }
-    let files = Files::new(files::Settings {
-        program: snapshot::own_program(),
-        served: files::Served { workspace: workspace.clone(), home: config.home.clone() },
-        identity,
-        idle_max: FILES_IDLE_MAX,
-        answer_max: FILES_ANSWER_MAX,
-        stop: stop.clone(),
-    });
+    let files = files(&config, identity, &stop);
     let way_out = way_out(config.egress.clone(), &stop).await?;
     let streams = streams(&config, identity, events, &stop);
     let sessions = Sessions::new(engine.clone());
+    let token = token(config.token.clone())?;
+    let agents = agents(&config, &token, &stop)?;
     let served = Served {
+        agents: agents.clone(),
         engine: engine.clone(),
         sessions,
         files: files.clone(),
         snapshots: snapshots.clone(),
         streams: streams.clone(),
     };
-    let router = router(served, token(config.token.clone())?);
+    let router = router(served, token);
     let doorway = doorway(router, stop.clone());
+    let _inner = match &config.storage {
+        Some(storage) => {
+            let path = agents::own_socket(storage);
+            let (listener, file) = open_socket(&path).with_context(|| format!("STORAGE_PATH={}", storage.display()))?;
+            doorway.serve(listener);
+            Some(file)
+        }
+        None => None,
+    };
     let socket = match &config.doors.socket {
         Some(path) => {
             let (listener, file) = open_socket(path).with_context(|| format!("SIDECAR_SOCKET={}", path.display()))?;
@@ -161,10 +168,25 @@ async fn serve(config: Config) -> Result<()> {
     stop.cancelled().await;
     drop(socket);
     let stopped = timeout(STOP_MAX, async {
+        if let Some(agents) = &agents {
+            agents.stop().await;
+        }
         tokio::join!(engine.stop(), snapshots.stopped(), files.stopped(), streams.stop(), doorway.closed());
         way_out.wait().await;
     });
     stopped.await.context("did not stop in time")
+}
+
+/// Who serves the agent's files.
+fn files(config: &Config, identity: Option<Identity>, stop: &CancellationToken) -> Files {
+    Files::new(files::Settings {
+        program: snapshot::own_program(),
+        served: files::Served { workspace: config.workspace.clone(), home: config.home.clone() },
+        identity,
+        idle_max: FILES_IDLE_MAX,
+        answer_max: FILES_ANSWER_MAX,
+        stop: stop.clone(),
+    })
 }
 
 /// What runs programs, each in a control group of its own where one was handed over.
@@ -203,6 +225,22 @@ fn streams(config: &Config, identity: Option<Identity>, events: Events, stop: &C
         events,
         upgraded: Upgraded::new(stop.clone()),
     }
+}
+
+/// Who does language-model work, where there is storage for it.
+fn agents(config: &Config, token: &Token, stop: &CancellationToken) -> Result<Option<Agents>> {
+    let Some(storage) = &config.storage else { return Ok(None) };
+    let proxy = config.egress.is_some().then(egress::address);
+    Ok(Some(Agents::new(agents::Settings {
+        program: agents::program().context("the place of this program")?,
+        storage: storage.clone(),
+        token: token.clone(),
+        workspace: config.workspace.clone(),
+        home: config.home.clone(),
+        proxy,
+        passed: config.agents.clone(),
+        stop: stop.clone(),
+    })))
 }
 
 /// Opens the door out, where there is something behind it.

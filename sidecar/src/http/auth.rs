@@ -29,10 +29,14 @@ pub enum Demand {
 }
 
 /// What the routes below a path demand. Whatever is not named here demands the scope of administration.
-pub const DEMANDS: [(&str, Demand); 7] = [
+pub const DEMANDS: [(&str, Demand); 11] = [
     ("/exec", Demand::Scope(SidecarScope::Exec)),
     ("/fsp", Demand::Scope(SidecarScope::Exec)),
     ("/tcp", Demand::Scope(SidecarScope::Exec)),
+    ("/prompt", Demand::Scope(SidecarScope::Exec)),
+    ("/task", Demand::Scope(SidecarScope::Exec)),
+    ("/runs", Demand::Scope(SidecarScope::Exec)),
+    ("/sessions", Demand::Scope(SidecarScope::Exec)),
     ("/files", Demand::Scope(SidecarScope::Files)),
     ("/pty", Demand::Scope(SidecarScope::Pty)),
     ("/ptys", Demand::Scope(SidecarScope::Pty)),

@@ -11,6 +11,7 @@ use sandbox_protocol::files::{BadQuery, FilesRefusal};
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::snapshot::{SnapshotErrorBody, SnapshotRefusal};
 
+use crate::agents::AgentsError;
 use crate::archive::Failed;
 use crate::channel::ChannelError;
 use crate::exec::ExecError;
@@ -40,6 +41,19 @@ impl ApiError {
     fn of_snapshot(code: SnapshotRefusal, message: impl Into<String>) -> Self {
         let error = ErrorBody { code: code.to_string(), message: message.into(), retryable: code.retryable() };
         Self { status: snapshot_status(code), body: SnapshotErrorBody { error, fault: None } }
+    }
+}
+
+impl From<AgentsError> for ApiError {
+    fn from(error: AgentsError) -> Self {
+        let code = match error {
+            AgentsError::Ending => SidecarRefusal::Busy,
+            AgentsError::Start(_) | AgentsError::Ended | AgentsError::TimedOut | AgentsError::Connect(_) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "there are no agents");
+                SidecarRefusal::Internal
+            }
+        };
+        Self::new(code, error.to_string())
     }
 }
 

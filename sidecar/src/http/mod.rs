@@ -1,5 +1,6 @@
 //! The HTTP edge: routes, the token, what errors look like. Translates, decides nothing.
 
+mod agents;
 mod auth;
 mod channel;
 mod error;
@@ -28,6 +29,7 @@ use self::error::ApiError;
 pub use self::serve::{Doorway, SocketFile, doorway, open_port, open_socket};
 pub use self::streams::Streams;
 pub use self::upgraded::Upgraded;
+use crate::agents::Agents;
 use crate::exec::Engine;
 use crate::files::Files;
 use crate::fsp::Sessions;
@@ -46,11 +48,13 @@ pub struct Served {
     pub snapshots: Snapshots,
     /// Terminals, tunnels, channels, events.
     pub streams: Streams,
+    /// Does language-model work, where there is storage for it.
+    pub agents: Option<Agents>,
 }
 
 /// The routes of a sidecar, for callers that show `token`.
 pub fn router(served: Served, token: Token) -> Router {
-    let Served { engine, sessions, files, snapshots, streams } = served;
+    let Served { engine, sessions, files, snapshots, streams, agents } = served;
     let of_files = Router::new().route(FILES, any(files::forward)).route("/files/{*rest}", any(files::forward));
     let of_snapshots = Router::new().route(ROUTE, get(snapshot::export).put(snapshot::restore)).with_state(snapshots);
     let guarded = Router::new()
@@ -59,6 +63,7 @@ pub fn router(served: Served, token: Token) -> Router {
         .merge(of_files.with_state(files))
         .merge(of_snapshots)
         .merge(streams.routes())
+        .merge(agents::routes(agents))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(token, auth::demand_token));

@@ -118,8 +118,14 @@ impl Sidecar {
             stop: stop.clone(),
         });
         let sessions = Sessions::new(engine.clone());
-        let served =
-            Served { engine: engine.clone(), sessions, files: files.clone(), snapshots, streams: streams.clone() };
+        let served = Served {
+            engine: engine.clone(),
+            sessions,
+            files: files.clone(),
+            snapshots,
+            streams: streams.clone(),
+            agents: None,
+        };
         let doorway = doorway(router(served, Token::new(TOKEN).unwrap()), stop.clone());
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();

@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::run;
 use crate::setup::base::{self, Base};
 use crate::setup::sbom::{self, Contents};
-use crate::setup::sidecar::{self, BINARY};
+use crate::setup::sidecar::{self, BINARIES, BINARY};
 use crate::setup::variant::Variant;
 use crate::setup::{digest, node};
 
@@ -24,11 +24,11 @@ const DPKG_FORMAT: &str = "${Package}|${Version}|${Architecture}\\n";
 
 /// Leaves with the variant's name standing for an image made from the sources as they are.
 pub(super) fn make(place: &Place, variant: Variant) -> Result<()> {
-    let binary = sidecar::build(place)?;
+    let binaries = sidecar::build(place)?;
     let base = base::make(place, variant)?;
     let base_id = base::id(place, base.image).with_context(|| format!("{} has gone", base.image))?;
-    let build = Build { place, variant, base, binary_digest: digest::of_file(&binary)? };
-    build.stage(&binary)?;
+    let build = Build { place, variant, base, binary_digest: digest::of_file(&binaries.join(BINARY))? };
+    build.stage(&binaries)?;
     let staged = digest::of_folder(&build.context())?;
     let image = format!("{REPOSITORY}:{}", digest::tag(&[variant.name(), &base_id, &staged]));
     if base::id(place, &image).is_none() {
@@ -55,13 +55,15 @@ impl Build<'_> {
     }
 
     /// Fills the folder with everything but the bill of materials, which needs the image to be half made.
-    fn stage(&self, binary: &Path) -> Result<()> {
+    fn stage(&self, binaries: &Path) -> Result<()> {
         let context = self.context();
         if context.exists() {
             fs::remove_dir_all(&context).with_context(|| format!("cannot empty {}", context.display()))?;
         }
         fs::create_dir_all(context.join("files")).with_context(|| format!("cannot write {}", context.display()))?;
-        fs::copy(binary, context.join(BINARY)).context("cannot stage the sidecar")?;
+        for name in BINARIES {
+            fs::copy(binaries.join(name), context.join(name)).with_context(|| format!("cannot stage {name}"))?;
+        }
         for (from, to) in [(DOCKERFILE, "Dockerfile"), (&self.variant.packages_file(), "packages")] {
             fs::copy(self.place.at(from), context.join(to)).with_context(|| format!("cannot stage {from}"))?;
         }

@@ -4,15 +4,17 @@ use crate::place::Package;
 use crate::tidy::Finding;
 
 /// The floors of the house. A crate sees those below its own; `xtask` stands outside and sees none.
-const FLOORS: [(&str, u8); 12] = [
+const FLOORS: [(&str, u8); 14] = [
     ("sandbox-protocol", 0),
     ("sandbox-fsp", 1),
     ("sandbox-fleet", 2),
     ("sandbox-agent", 2),
+    ("scripted-provider", 1),
     ("sandbox-process", 2),
     ("sandbox-outbound", 2),
     ("sandbox-gateway", 3),
     ("sandbox-sdk", 3),
+    ("sandbox-agentd", 3),
     ("sandbox-sidecar", 3),
     ("sandbox-operator", 4),
     ("sandbox-tests", 5),
