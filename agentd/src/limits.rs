@@ -20,9 +20,9 @@ pub const EVENTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub const END_GRACE: Duration = Duration::from_secs(10);
 /// Time in which runs end when the process does.
 pub const STOP_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a file that a tool reads.
-pub const FILE_BYTES_MAX: usize = 1024 * 1024;
-/// Entries of a directory that a tool is shown.
-pub const FILE_ENTRIES_MAX: usize = 1_000;
+/// Bytes kept of each of stdout and stderr of a program.
+pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// Length of an answer about files that is not a file's content.
+pub const FILES_REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time of a request about a file.
 pub const FILE_ANSWER_MAX: Duration = Duration::from_secs(30);

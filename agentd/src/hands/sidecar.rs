@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::header::{AUTHORIZATION, HOST};
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode};
 use sandbox_fsp::{Endpoint, Pool, PoolSettings, Token, UnixSocket};
 use sandbox_process::link::link;
@@ -65,27 +65,55 @@ impl Sidecar {
     ///
     /// # Errors
     /// There is none.
-    pub async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-        bytes_max: usize,
-    ) -> Result<(StatusCode, Bytes), AskError> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, "sidecar")
-            .header(AUTHORIZATION, format!("{BEARER} {}", self.token.reveal()))
-            .body(Full::new(body))
-            .map_err(AskError::Request)?;
+    pub(super) async fn ask(&self, asked: Asked, bytes_max: usize) -> Result<Answered, AskError> {
+        let mut request = Request::builder().method(asked.method).uri(asked.target).header(HOST, "sidecar");
+        for (name, value) in asked.headers {
+            request = request.header(name, value);
+        }
+        let request = request.header(AUTHORIZATION, format!("{BEARER} {}", self.token.reveal()));
+        let request = request.body(Full::new(asked.body)).map_err(AskError::Request)?;
         let asking = async {
             let stream = UnixStream::connect(&self.socket).await.map_err(AskError::Connect)?;
             let (mut sender, _driver) = link(stream).await.map_err(AskError::Exchange)?;
             let (parts, body) = sender.send_request(request).await.map_err(AskError::Exchange)?.into_parts();
-            let body = Limited::new(body, bytes_max).collect().await.map_err(AskError::Answer)?;
-            Ok((parts.status, body.to_bytes()))
+            let body = Limited::new(body, bytes_max).collect().await.map_err(AskError::Answer)?.to_bytes();
+            Ok(Answered { status: parts.status, headers: parts.headers, body })
         };
         tokio::time::timeout(FILE_ANSWER_MAX, asking).await.map_err(|_| AskError::TimedOut)?
     }
+}
+
+/// A request of the sidecar.
+#[derive(Debug)]
+pub(super) struct Asked {
+    method: Method,
+    target: String,
+    headers: Vec<(HeaderName, String)>,
+    body: Bytes,
+}
+
+impl Asked {
+    /// Without a body.
+    pub(super) fn new(method: Method, target: String) -> Self {
+        Self { method, target, headers: Vec::new(), body: Bytes::new() }
+    }
+
+    /// The same, with one header more.
+    pub(super) fn with(mut self, name: HeaderName, value: String) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The same, with this body.
+    pub(super) fn of(self, body: Bytes) -> Self {
+        Self { body, ..self }
+    }
+}
+
+/// Its answer.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
 }
