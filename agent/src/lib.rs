@@ -4,10 +4,13 @@
 
 mod detail;
 pub mod limits;
+pub mod log;
 pub mod model;
 pub mod profile;
 mod redact;
+pub mod task;
 mod tool_error;
+pub mod tools;
 
 pub use self::detail::Detail;
 pub use self::redact::redact;

@@ -20,4 +20,40 @@ pub const SEARCHED_BYTES_MAX: usize = 64 * 1024;
 /// Length from which a word behind `Bearer` or `Basic` is one that no sentence would have there.
 pub const CREDENTIAL_BYTES_MIN: usize = 8;
 
+/// Time of a tool call that asks for none.
+pub const TOOL_TIMEOUT_MS_DEFAULT: u64 = 30_000;
+/// Time beyond a program's own, in which the sandbox must have told how it ended.
+pub const SANDBOX_GRACE_MS: u64 = 15_000;
+/// Length of what a model is told of one call; the middle of a longer one is left out.
+pub const TOOL_RESULT_BYTES_MAX: usize = 32 * 1024;
+/// As much of a result is told however little room there is.
+pub const TOOL_RESULT_BYTES_MIN: usize = 1_024;
+/// Length of a tool's name, of those that a model makes up too.
+pub const TOOL_NAME_BYTES_MAX: usize = 64;
+/// Calls of one answer that are carried out; the rest is refused.
+pub const TOOL_CALLS_MAX: usize = 32;
+/// Length of a file that is read, written or edited at once.
+pub const FILE_BYTES_MAX: usize = 1024 * 1024;
+/// Length of a path.
+pub const PATH_BYTES_MAX: usize = 4_095;
+/// Lines of a file that are read where a call does not say how many.
+pub const READ_LINES_DEFAULT: u64 = 2_000;
+/// Lines of a file that are read at once, and the last that reading may begin at.
+pub const READ_LINES_MAX: u64 = 1_000_000;
+/// Entries of a directory that are told.
+pub const LIST_ENTRIES_MAX: usize = 500;
+/// Length of what is searched for.
+pub const SEARCH_PATTERN_BYTES_MAX: usize = 1_024;
+/// Lines that a search tells.
+pub const SEARCH_LINES_MAX: usize = 200;
+/// Length of each of them.
+pub const SEARCH_LINE_BYTES_MAX: usize = 400;
+/// Times that a call may have the same outcome before its model is told so; one more ends the task.
+pub const REPEATS_MAX: u32 = 3;
+/// Time in which an ended task leaves its conversation in order.
+pub const CLOSING_MS: u64 = 2_000;
+/// Length of a log of what was done; one that is full takes no more.
+pub const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
 const _: () = assert!(MESSAGE_BYTES_MAX <= SEARCHED_BYTES_MAX && CONTEXT_TEXT_BYTES_MAX <= SEARCHED_BYTES_MAX);
+const _: () = assert!(TOOL_RESULT_BYTES_MIN < TOOL_RESULT_BYTES_MAX && REPEATS_MAX > 1);
