@@ -157,6 +157,8 @@ pub const TASK_TURNS_MAX: u64 = 200;
 pub const PROMPT_BYTES_MAX: usize = 256 * 1024;
 /// Length of a `context_json`.
 pub const CONTEXT_JSON_BYTES_MAX: usize = 1024 * 1024;
+/// As much of an unknown field's name as a refusal repeats.
+pub const FIELD_BYTES_MAX: usize = 64;
 /// Length of the body of a prompt, task or move.
 pub const RUN_BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Length of the id of a run or session.
@@ -174,6 +176,10 @@ pub const TICKER_BYTES_MAX: usize = 16;
 pub const MOVE_ID_BYTES_MAX: usize = 32;
 /// Length of a move.
 pub const MOVE_CONTENT_BYTES_MAX: usize = 64 * 1024;
+/// Length of a persona's system prompt.
+pub const PERSONA_BYTES_MAX: usize = 16 * 1024;
+/// Letters of a reason in a report's table; the whole of it stands in the JSON.
+pub const REASON_CHARS_MAX: usize = 300;
 /// Moves of one negotiation.
 pub const NEGOTIATION_MOVES_MAX: usize = 64;
 /// Rounds of a negotiation that names no number.

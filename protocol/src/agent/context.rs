@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Secret;
 use super::negotiation::Negotiation;
-use crate::limits::CONTEXT_JSON_BYTES_MAX;
+use crate::limits::{CONTEXT_JSON_BYTES_MAX, FIELD_BYTES_MAX};
 
 /// What a `context_json` says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -64,8 +64,19 @@ pub struct BadContext {
 impl BadContext {
     /// A refusal of this field; empty for the whole.
     pub fn new(field: &str, message: impl Into<String>) -> Self {
-        let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
+        let kept = field.floor_char_boundary(FIELD_BYTES_MAX);
+        let field = if field.is_empty() { String::new() } else { format!("{}: ", &field[..kept]) };
         Self { field, message: message.into() }
+    }
+
+    /// Field and reason alone, for what came in another body than a `context_json`.
+    pub fn reason(&self) -> String {
+        format!("{}{}", self.field, self.message)
+    }
+
+    /// The same, of a field within this one.
+    pub(super) fn within(self, outer: &str) -> Self {
+        Self { field: format!("{outer}.{}", self.field), ..self }
     }
 }
 
@@ -73,7 +84,7 @@ impl TaskContext {
     /// Reads a `context_json`; an empty one says nothing and is right.
     ///
     /// # Errors
-    /// The field that is not what it must be.
+    /// The field that is not what it must be. What stands in it is not repeated: it may be secret.
     pub fn parse(json: &str) -> Result<Self, BadContext> {
         if json.is_empty() {
             return Ok(Self::default());
@@ -83,10 +94,10 @@ impl TaskContext {
         }
         let value: Value = serde_json::from_str(json).map_err(|error| BadContext::new("", error.to_string()))?;
         let Value::Object(mut rest) = value else { return Err(BadContext::new("", "not an object")) };
-        let provider = taken(&mut rest, "provider")?;
-        let (agent_backend, agent_identifier) =
-            (taken(&mut rest, "agent_backend")?, taken(&mut rest, "agent_identifier")?);
-        let kind: Option<String> = taken(&mut rest, "kind")?;
+        let provider = taken(&mut rest, "provider", "an object")?.map(Provider::parse).transpose()?;
+        let agent_backend = taken(&mut rest, "agent_backend", "a text")?;
+        let agent_identifier = taken(&mut rest, "agent_identifier", "a text")?;
+        let kind: Option<String> = taken(&mut rest, "kind", "a text")?;
         let negotiation = match kind.as_deref() {
             None => None,
             Some("negotiation") => Some(Negotiation::parse(std::mem::take(&mut rest))?),
@@ -96,8 +107,40 @@ impl TaskContext {
     }
 }
 
-/// The value of a key that is reserved; `null` is none.
-fn taken<T: for<'de> Deserialize<'de>>(object: &mut Map<String, Value>, key: &str) -> Result<Option<T>, BadContext> {
-    let Some(value) = object.remove(key) else { return Ok(None) };
-    serde_json::from_value(value).map_err(|error| BadContext::new(key, error.to_string()))
+impl Provider {
+    fn parse(mut object: Map<String, Value>) -> Result<Self, BadContext> {
+        let of_provider = |error: BadContext| error.within("provider");
+        let mut text = |key| taken(&mut object, key, "a text").map_err(of_provider);
+        let (base_url, api_key) = (text("base_url")?, text("api_key")?.map(Secret::new));
+        let kind = taken(&mut object, "kind", "openai, anthropic or ollama").map_err(of_provider)?;
+        let context_tokens = taken(&mut object, "context_tokens", "a whole number").map_err(of_provider)?;
+        let read = Self { kind, base_url, api_key, context_tokens };
+        if read.context_tokens == Some(0) {
+            return Err(of_provider(BadContext::new("context_tokens", "1 or more")));
+        }
+        nothing_left(&object).map_err(of_provider)?;
+        Ok(read)
+    }
 }
+
+/// The value of a key that is reserved; `null` is none.
+pub(super) fn taken<T: for<'de> Deserialize<'de>>(
+    object: &mut Map<String, Value>,
+    key: &str,
+    expected: &str,
+) -> Result<Option<T>, BadContext> {
+    let Some(value) = object.remove(key) else { return Ok(None) };
+    // The library's words would repeat the value.
+    serde_json::from_value(value).map_err(|_| BadContext::new(key, format!("not {expected}")))
+}
+
+/// Refuses an object of which something was not taken.
+pub(super) fn nothing_left(object: &Map<String, Value>) -> Result<(), BadContext> {
+    match object.keys().next() {
+        Some(key) => Err(BadContext::new(key, "no such field")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,14 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::context::{nothing_left, taken};
 use super::{BadContext, Provider};
 use crate::limits::{
     MOVE_CONTENT_BYTES_MAX, MOVE_ID_BYTES_MAX, NEGOTIATION_CONCURRENCY_DEFAULT, NEGOTIATION_CONCURRENCY_MAX,
-    NEGOTIATION_MOVES_MAX, NEGOTIATION_ROUNDS_DEFAULT, NEGOTIATION_ROUNDS_MAX, TICKER_BYTES_MAX,
+    NEGOTIATION_MOVES_MAX, NEGOTIATION_ROUNDS_DEFAULT, NEGOTIATION_ROUNDS_MAX, PERSONA_BYTES_MAX, RUN_ID_BYTES_MAX,
+    TASK_TIMEOUT_MS_MAX, TICKER_BYTES_MAX,
 };
+
+mod report;
+mod result;
+
+pub use self::report::{markdown, ranking};
+pub use self::result::{Plan, plan};
 
 /// The metrics of a score, in the order in which they are told.
 pub const METRICS: [&str; 4] = ["impact", "feasibility", "risk_adjusted_return", "strategic_alignment"];
+/// A score that nobody could read: the middle.
+pub const NEUTRAL: u32 = 5;
+/// Who attacks.
+pub const CRITIC: &str = "critic";
 /// The decision makers.
 pub const DECISION_MAKERS: [&str; 3] = ["D1", "D2", "D3"];
 /// Their conversations with the critic, in the same order.
@@ -59,19 +71,27 @@ const fn concurrency_default() -> u32 {
 
 impl Negotiation {
     /// The negotiation of this object.
-    pub(super) fn parse(object: Map<String, Value>) -> Result<Self, BadContext> {
-        let read: Self =
-            serde_json::from_value(object.into()).map_err(|error| BadContext::new("", error.to_string()))?;
+    pub(super) fn parse(mut object: Map<String, Value>) -> Result<Self, BadContext> {
+        let max_rounds = taken(&mut object, "max_rounds", "a whole number")?;
+        let concurrency = taken(&mut object, "concurrency", "a whole number")?;
+        let read = Self {
+            ticker: demanded(&mut object, "ticker", "a text")?,
+            moves: moves(demanded(&mut object, "moves", "a list")?)?,
+            max_rounds: max_rounds.unwrap_or(NEGOTIATION_ROUNDS_DEFAULT),
+            concurrency: concurrency.unwrap_or(NEGOTIATION_CONCURRENCY_DEFAULT),
+            personas: taken(&mut object, "personas", "an object of texts")?.unwrap_or_default(),
+        };
+        nothing_left(&object)?;
         read.check()?;
         Ok(read)
     }
 
     /// Refuses, by its field, what cannot be carried out.
-    fn check(&self) -> Result<(), BadContext> {
-        if !is_name(&self.ticker, TICKER_BYTES_MAX) {
-            let message = format!("1 to {TICKER_BYTES_MAX} letters, digits, dots and dashes");
-            return Err(BadContext::new("ticker", message));
-        }
+    ///
+    /// # Errors
+    /// The first field that is not what its description demands.
+    pub fn check(&self) -> Result<(), BadContext> {
+        check_ticker(&self.ticker)?;
         within("max_rounds", self.max_rounds, NEGOTIATION_ROUNDS_MAX)?;
         within("concurrency", self.concurrency, NEGOTIATION_CONCURRENCY_MAX)?;
         if self.moves.is_empty() || self.moves.len() > NEGOTIATION_MOVES_MAX {
@@ -79,27 +99,70 @@ impl Negotiation {
         }
         let mut seen = BTreeSet::new();
         for (index, one) in self.moves.iter().enumerate() {
-            let refused =
-                |what: &str, message: String| Err(BadContext::new(&format!("moves[{index}].{what}"), message));
-            if !is_name(&one.move_id, MOVE_ID_BYTES_MAX) {
-                return refused("move_id", format!("1 to {MOVE_ID_BYTES_MAX} letters, digits, dots and dashes"));
-            }
+            let of_move = |error: BadContext| error.within(&format!("moves[{index}]"));
+            one.check().map_err(of_move)?;
             if !seen.insert(one.move_id.to_ascii_lowercase()) {
-                return refused("move_id", format!("{} names another move already", one.move_id));
-            }
-            if one.content.trim().is_empty() || one.content.len() > MOVE_CONTENT_BYTES_MAX {
-                return refused("content", format!("a text of at most {MOVE_CONTENT_BYTES_MAX} bytes"));
+                let message = format!("{} names another move already", one.move_id);
+                return Err(of_move(BadContext::new("move_id", message)));
             }
         }
-        let known = |name: &&String| *name == "critic" || DECISION_MAKERS.contains(&name.as_str());
-        match self.personas.keys().find(|name| !known(name)) {
-            Some(name) => Err(BadContext::new(&format!("personas.{name}"), "critic, D1, D2 or D3")),
-            None => Ok(()),
-        }
+        check_personas(&self.personas)
     }
 }
 
+/// The moves of a list, in its order. What else a move's document says is not looked at.
+fn moves(list: Vec<Map<String, Value>>) -> Result<Vec<Move>, BadContext> {
+    let one = |(index, mut object): (usize, Map<String, Value>)| {
+        let of_move = |error: BadContext| error.within(&format!("moves[{index}]"));
+        let by_short_name = taken(&mut object, "id", "a text").map_err(of_move)?;
+        let move_id = match by_short_name {
+            Some(id) if !object.contains_key("move_id") => id,
+            Some(_) | None => demanded(&mut object, "move_id", "a text").map_err(of_move)?,
+        };
+        let content = demanded(&mut object, "content", "a text").map_err(of_move)?;
+        Ok(Move { move_id, content })
+    };
+    list.into_iter().enumerate().map(one).collect()
+}
+
+fn demanded<T: for<'de> Deserialize<'de>>(
+    object: &mut Map<String, Value>,
+    key: &str,
+    expected: &str,
+) -> Result<T, BadContext> {
+    taken(object, key, expected)?.ok_or_else(|| BadContext::new(key, "missing"))
+}
+
+fn check_ticker(ticker: &str) -> Result<(), BadContext> {
+    let message = || format!("1 to {TICKER_BYTES_MAX} letters, digits, dots and dashes");
+    if is_name(ticker, TICKER_BYTES_MAX) { Ok(()) } else { Err(BadContext::new("ticker", message())) }
+}
+
+fn check_personas(personas: &BTreeMap<String, String>) -> Result<(), BadContext> {
+    let refused = |name: &str, message: String| Err(BadContext::new(&format!("personas.{name}"), message));
+    for (name, system_prompt) in personas {
+        if name != CRITIC && !DECISION_MAKERS.contains(&name.as_str()) {
+            return refused(name, "critic, D1, D2 or D3".to_owned());
+        }
+        if system_prompt.trim().is_empty() || system_prompt.len() > PERSONA_BYTES_MAX {
+            return refused(name, format!("a text of at most {PERSONA_BYTES_MAX} bytes"));
+        }
+    }
+    Ok(())
+}
+
 impl Move {
+    fn check(&self) -> Result<(), BadContext> {
+        if !is_name(&self.move_id, MOVE_ID_BYTES_MAX) {
+            let message = format!("1 to {MOVE_ID_BYTES_MAX} letters, digits, dots and dashes");
+            return Err(BadContext::new("move_id", message));
+        }
+        if self.content.trim().is_empty() || self.content.len() > MOVE_CONTENT_BYTES_MAX {
+            return Err(BadContext::new("content", format!("a text of at most {MOVE_CONTENT_BYTES_MAX} bytes")));
+        }
+        Ok(())
+    }
+
     /// What the sandbox of this move is called among its parent's.
     pub fn sandbox_name(&self, ticker: &str) -> String {
         format!("negotiate-{}-{}", ticker, self.move_id).to_ascii_lowercase()
@@ -147,6 +210,25 @@ pub struct NegotiateBody {
     /// Refuse an id that is not known instead of starting it.
     #[serde(default)]
     pub attach_only: bool,
+}
+
+impl NegotiateBody {
+    /// Refuses, by its field, what cannot be carried out.
+    ///
+    /// # Errors
+    /// The first field that is not what its description demands.
+    pub fn check(&self) -> Result<(), BadContext> {
+        if self.id.is_empty() || self.id.len() > RUN_ID_BYTES_MAX {
+            return Err(BadContext::new("id", format!("a text of at most {RUN_ID_BYTES_MAX} bytes")));
+        }
+        check_ticker(&self.ticker)?;
+        self.one.check().map_err(|error| error.within("move"))?;
+        within("max_rounds", self.max_rounds, NEGOTIATION_ROUNDS_MAX)?;
+        if self.timeout_ms > TASK_TIMEOUT_MS_MAX {
+            return Err(BadContext::new("timeout_ms", format!("at most {TASK_TIMEOUT_MS_MAX}")));
+        }
+        check_personas(&self.personas)
+    }
 }
 
 /// One entry of a conversation.
@@ -274,3 +356,6 @@ pub struct NegotiationResult {
     #[serde(default)]
     pub warnings: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests;
