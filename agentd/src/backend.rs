@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use sandbox_agent::model::{ToolCall, Usage};
+use sandbox_agent::model::Usage;
 use sandbox_agent::profile::Profile;
-use sandbox_protocol::agent::event::Told;
-use sandbox_protocol::agent::{Decision, Provider, RunFailure};
+pub use sandbox_agent::task::ports::Desk;
+use sandbox_protocol::agent::{Provider, RunFailure};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -53,16 +53,6 @@ pub struct Order {
     pub deadline: Instant,
     /// Cancelled when nobody wants it any more.
     pub cancel: CancellationToken,
-}
-
-/// Who hears of a run, and answers for its customer.
-#[async_trait]
-pub trait Desk: Send + Sync {
-    /// Tells its readers. All but the first and the last event are told by backends.
-    fn tell(&self, told: Told);
-
-    /// Asks the customer about a call, by the profile's time and default, and tells its readers of both.
-    async fn ask(&self, call: &ToolCall) -> Decision;
 }
 
 /// What came of it.

@@ -5,6 +5,7 @@
 //! that a sidecar stays small and what breaks here breaks nothing else.
 
 pub mod backend;
+pub mod hands;
 pub mod http;
 pub mod limits;
 pub mod negotiator;

@@ -171,6 +171,12 @@ impl Watch {
             done = &mut working => return (Some(done), None),
             why = self.ended() => why,
         };
+        if why == Why::Stopping {
+            // As in a crash: what it says now would count as its end.
+            working.abort();
+            let _gone = working.await;
+            return (None, Some(why));
+        }
         self.until.cancel.cancel();
         (tokio::time::timeout(END_GRACE, working).await.ok(), Some(why))
     }
