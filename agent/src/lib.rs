@@ -4,6 +4,7 @@
 
 mod detail;
 pub mod limits;
+pub mod memory;
 pub mod model;
 pub mod profile;
 mod redact;
