@@ -5,6 +5,7 @@
 mod detail;
 pub mod limits;
 pub mod log;
+pub mod memory;
 pub mod model;
 pub mod profile;
 mod redact;
