@@ -67,7 +67,8 @@ impl<'a> Course<'a> {
                 let verdict = self.repeats.note(&call.name, &call.arguments, &done.content);
                 self.turn.push(Message::of_tool(&call.id, remarked(done.content, verdict)));
                 if verdict == Verdict::End {
-                    let words = format!("the agent made the same call more than {REPEATS_MAX} times with the same outcome");
+                    let words =
+                        format!("the agent made the same call more than {REPEATS_MAX} times with the same outcome");
                     return Err(Halt::new(RunFailure::Loop, words));
                 }
             }

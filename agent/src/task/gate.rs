@@ -112,7 +112,9 @@ impl<'a> Gate<'a> {
             Policy::Deny => Err(ToolError::execution(&name, "This agent may not use the tool; find another way")),
             Policy::Ask => match self.ports.desk.ask(call).await {
                 Decision::Allow => Ok(()),
-                Decision::Deny => Err(ToolError::execution(&name, "The user did not approve this call; do not repeat it")),
+                Decision::Deny => {
+                    Err(ToolError::execution(&name, "The user did not approve this call; do not repeat it"))
+                }
             },
         }
     }
