@@ -37,7 +37,7 @@ async fn what_asks_is_done_if_the_customer_says_so() {
     let allowed = ground(Policy::Ask, Some(Decision::Allow));
     allowed.run().await;
     assert_eq!(allowed.effects().len(), 1);
-    let asked = allowed.readers.asked.lock().unwrap();
+    let asked = allowed.readers.asked.lock().unwrap().clone();
     assert_eq!((asked[0].id.as_str(), asked[0].name.as_str()), ("1-1", "shell"));
     let denied = ground(Policy::Ask, Some(Decision::Deny));
     denied.run().await;

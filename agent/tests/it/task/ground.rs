@@ -261,7 +261,7 @@ impl Model for Ground {
         };
         let answer = match reply {
             Reply::Says(pieces, answer) => {
-                pieces.into_iter().for_each(|piece| hear(piece));
+                pieces.into_iter().for_each(&mut *hear);
                 Ok(answer)
             }
             Reply::Fails(error) => Err(error),
