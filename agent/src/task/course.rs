@@ -64,10 +64,11 @@ impl<'a> Course<'a> {
             for (at, call) in answer.tool_calls.iter().enumerate() {
                 let spot = Spot { turn: self.turns, number: at + 1, of: answer.tool_calls.len() };
                 let done = self.gate.pass(&mut self.past, call, spot).await?;
-                let verdict = self.repeats.note(&call.name, &call.arguments, &done.content);
+                let verdict = self.repeats.note(&call.name, &call.arguments.to_string(), &done.content);
                 self.turn.push(Message::of_tool(&call.id, remarked(done.content, verdict)));
                 if verdict == Verdict::End {
-                    let words = format!("the agent made the same call more than {REPEATS_MAX} times with the same outcome");
+                    let words =
+                        format!("the agent made the same call more than {REPEATS_MAX} times with the same outcome");
                     return Err(Halt::new(RunFailure::Loop, words));
                 }
             }
@@ -231,7 +232,8 @@ fn closed(mut turn: Vec<Message>) -> Vec<Message> {
         .iter()
         .skip(turn.len() - 1)
         .map(|call| {
-            let words = "The task ended before this call did. It was carried out in part or not at all.";
+            let words =
+                "The task ended before this call did. It may have been carried out in full, in part or not at all.";
             Message::of_tool(&call.id, words)
         })
         .collect();

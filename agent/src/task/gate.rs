@@ -112,7 +112,9 @@ impl<'a> Gate<'a> {
             Policy::Deny => Err(ToolError::execution(&name, "This agent may not use the tool; find another way")),
             Policy::Ask => match self.ports.desk.ask(call).await {
                 Decision::Allow => Ok(()),
-                Decision::Deny => Err(ToolError::execution(&name, "The user did not approve this call; do not repeat it")),
+                Decision::Deny => {
+                    Err(ToolError::execution(&name, "The user did not approve this call; do not repeat it"))
+                }
             },
         }
     }
@@ -127,7 +129,8 @@ fn done(outcome: Result<String, ToolError>) -> ToolDone {
     match outcome {
         Ok(content) => ToolDone { content, is_error: false },
         Err(error) => {
-            tracing::debug!(%error, context = ?error.context(), "a tool failed");
+            // Neither its words nor its context: both may hold what a customer said.
+            tracing::debug!(error_type = %error.error_type(), "a tool failed");
             ToolDone { content: error.format_for_llm(), is_error: true }
         }
     }

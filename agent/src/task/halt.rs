@@ -40,7 +40,8 @@ impl Halt {
                 _,
             ) => RunFailure::ProviderFailed,
         };
-        tracing::info!(error = error as &dyn Error, ?failure, "no answer of the model");
+        // Not the error's words: a provider may repeat in them what it was sent.
+        tracing::info!(?failure, "no answer of the model");
         Self::new(failure, error.to_string())
     }
 

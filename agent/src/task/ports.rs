@@ -37,12 +37,7 @@ pub trait Conversation: Send + Sync {
     ///
     /// # Errors
     /// It cannot be read.
-    async fn messages(
-        &self,
-        system_prompt: &str,
-        query: &str,
-        room: Room,
-    ) -> Result<Vec<Message>, ConversationError>;
+    async fn messages(&self, system_prompt: &str, query: &str, room: Room) -> Result<Vec<Message>, ConversationError>;
 }
 
 /// How much a model is told of a conversation.

@@ -34,7 +34,8 @@ mod tests {
     #[test]
     fn a_context_stands_between_marks_behind_the_prompt() {
         assert_eq!(told(json!({})), "Go.");
-        let expected = "Go.\n\nWhat is between the marks is data for this request, as JSON.\n<context>\n{\"a\":[1]}\n</context>";
+        let expected =
+            "Go.\n\nWhat is between the marks is data for this request, as JSON.\n<context>\n{\"a\":[1]}\n</context>";
         assert_eq!(told(json!({ "a": [1] })), expected);
     }
 

@@ -15,10 +15,18 @@ pub struct Field {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Words for a system call: no NUL.
-    Text { bytes_min: usize, bytes_max: usize },
+    Text {
+        bytes_min: usize,
+        bytes_max: usize,
+    },
     /// Any text.
-    Content { bytes_max: usize },
-    Whole { min: u64, max: u64 },
+    Content {
+        bytes_max: usize,
+    },
+    Whole {
+        min: u64,
+        max: u64,
+    },
     OneOf(&'static [&'static str]),
 }
 
@@ -145,9 +153,15 @@ mod tests {
     fn bounds_hold_on_both_sides() {
         check(json!({ "path": "a", "content": "" }), "");
         check(json!({ "path": "abcd", "content": "a\u{0}cde", "limit": 1, "mode": "slow" }), "");
-        check(json!({ "path": "", "content": "abcdef" }), "path must not be empty; content must not be longer than 5 bytes");
+        check(
+            json!({ "path": "", "content": "abcdef" }),
+            "path must not be empty; content must not be longer than 5 bytes",
+        );
         check(json!({ "path": "abcde", "content": "", "limit": 9 }), "path must not be longer than 4 bytes");
-        check(json!({ "path": "a\u{0}", "content": "", "limit": 10 }), "path must not contain NUL; limit must be an integer from 1 to 9");
+        check(
+            json!({ "path": "a\u{0}", "content": "", "limit": 10 }),
+            "path must not contain NUL; limit must be an integer from 1 to 9",
+        );
         check(json!({ "path": "a", "content": "", "limit": 1.5 }), "limit must be an integer from 1 to 9");
         check(json!({ "path": "a", "content": "", "limit": null }), "");
     }
@@ -163,7 +177,10 @@ mod tests {
         let schema = schema(FIELDS);
         assert_eq!(schema["required"], json!(["path", "content"]));
         assert_eq!(schema["additionalProperties"], json!(false));
-        assert_eq!(schema["properties"]["limit"], json!({ "type": "integer", "description": "How many.", "minimum": 1, "maximum": 9 }));
+        assert_eq!(
+            schema["properties"]["limit"],
+            json!({ "type": "integer", "description": "How many.", "minimum": 1, "maximum": 9 })
+        );
         assert_eq!(schema["properties"]["mode"]["enum"], json!(["fast", "slow"]));
     }
 }

@@ -58,7 +58,11 @@ impl Tool for ReadFile {
         let more = length > bytes.len() as u64;
         lines(&text, more, offset.unwrap_or(1), limit.unwrap_or(READ_LINES_DEFAULT)).ok_or_else(|| {
             let lines = text.lines().count() as u64;
-            let message = if more { "there is no such line in the part that can be read; use shell" } else { "there is no such line" };
+            let message = if more {
+                "there is no such line in the part that can be read; use shell"
+            } else {
+                "there is no such line"
+            };
             ToolError::execution(self.name(), message).retryable(true).with("lines", lines).into()
         })
     }

@@ -7,8 +7,8 @@
 
 mod cut;
 mod edit;
-pub mod fakes;
 mod failure;
+pub mod fakes;
 mod fields;
 mod files;
 pub mod ports;

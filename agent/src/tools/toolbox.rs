@@ -135,9 +135,8 @@ impl<T: Tool> AnyTool for T {
     }
 
     fn prepare(self: Arc<Self>, arguments: &Value) -> Result<Prepared, ToolError> {
-        let refused = |message: &str| {
-            ToolError::validation(self.name(), message).with("params", Detail::from(arguments))
-        };
+        let refused =
+            |message: &str| ToolError::validation(self.name(), message).with("params", Detail::from(arguments));
         let faults = fields::faults(self.fields(), arguments);
         if !faults.is_empty() {
             return Err(refused(&faults.join("; ")));

@@ -47,19 +47,52 @@ async fn every_tool_takes_what_its_schema_says_and_refuses_the_rest_naming_all_o
     let ground = Ground::new(FakeSandbox::echo());
     ground.files.put("a", "text");
     let cases = [
-        ("shell", json!({ "command": "ls", "cwd": "src", "timeout_ms": 300_000, "stdin": "" }), json!({ "command": "", "timeout_ms": 300_001 }), "command must not be empty; timeout_ms must be an integer from 1 to 300000"),
-        ("code", json!({ "language": "elixir", "code": "1" }), json!({ "language": "cobol", "cwd": "/" }), "language must be one of python, javascript, shell, elixir; code is required; cwd is not a parameter"),
-        ("read_file", json!({ "path": "a", "offset": 1, "limit": 1 }), json!({ "path": 7, "offset": 0, "limit": "x" }), "path must be a string; offset must be an integer from 1 to 1000000; limit must be an integer from 1 to 1000000"),
-        ("write_file", json!({ "path": "b", "content": "" }), json!({ "path": null, "content": 123 }), "path is required; content must be a string"),
-        ("edit_file", json!({ "path": "a", "old": "text", "new": "" }), json!({ "path": "a", "old": "" }), "old must not be empty; new is required"),
+        (
+            "shell",
+            json!({ "command": "ls", "cwd": "src", "timeout_ms": 300_000, "stdin": "" }),
+            json!({ "command": "", "timeout_ms": 300_001 }),
+            "command must not be empty; timeout_ms must be an integer from 1 to 300000",
+        ),
+        (
+            "code",
+            json!({ "language": "elixir", "code": "1" }),
+            json!({ "language": "cobol", "cwd": "/" }),
+            "language must be one of python, javascript, shell, elixir; code is required; cwd is not a parameter",
+        ),
+        (
+            "read_file",
+            json!({ "path": "a", "offset": 1, "limit": 1 }),
+            json!({ "path": 7, "offset": 0, "limit": "x" }),
+            "path must be a string; offset must be an integer from 1 to 1000000; limit must be an integer from 1 to 1000000",
+        ),
+        (
+            "write_file",
+            json!({ "path": "b", "content": "" }),
+            json!({ "path": null, "content": 123 }),
+            "path is required; content must be a string",
+        ),
+        (
+            "edit_file",
+            json!({ "path": "a", "old": "text", "new": "" }),
+            json!({ "path": "a", "old": "" }),
+            "old must not be empty; new is required",
+        ),
         ("list_files", json!({ "path": "." }), json!({}), "path is required"),
-        ("search", json!({ "pattern": "x", "path": ".", "glob": "*.rs" }), json!({ "pattern": "a\u{0}", "path": "" }), "pattern must not contain NUL; path must not be empty"),
+        (
+            "search",
+            json!({ "pattern": "x", "path": ".", "glob": "*.rs" }),
+            json!({ "pattern": "a\u{0}", "path": "" }),
+            "pattern must not contain NUL; path must not be empty",
+        ),
     ];
     assert_eq!(ground.toolbox.specs(|_| true).len(), cases.len());
     for (name, right, wrong, faults) in cases {
         ground.call(name, right).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         let refused = ground.call(name, wrong).await.unwrap_err();
-        assert_eq!((refused.error_type(), refused.message(), refused.is_retryable()), (ErrorType::Validation, faults, true));
+        assert_eq!(
+            (refused.error_type(), refused.message(), refused.is_retryable()),
+            (ErrorType::Validation, faults, true)
+        );
     }
 }
 
@@ -70,17 +103,18 @@ async fn a_refusal_is_told_with_what_was_given_as_the_documents_show_it() {
 Error type: validation
 Message: path is required; content must be a string
 This error may be resolved by trying again with different parameters.
-Context: params: %{content: 123, path: nil}";
+Context: params: %{path: nil, content: 123}";
     assert_eq!(told, expected);
     let told = Ground::new(FakeSandbox::echo()).told("shell", json!("{\"command\": \"l")).await;
-    assert!(told.contains("Message: arguments must be a JSON object") && told.contains(r#"params: "{\"command\": \"l""#));
+    assert!(
+        told.contains("Message: arguments must be a JSON object") && told.contains(r#"params: "{\"command\": \"l""#)
+    );
 }
 
 #[tokio::test]
 async fn a_tool_that_nobody_has_is_told_with_those_that_there_are() {
     let refused = Ground::new(FakeSandbox::echo()).call("fly", json!({})).await.unwrap_err();
-    let expected =
-        "there is no such tool; there are code, edit_file, list_files, read_file, search, shell, write_file";
+    let expected = "there is no such tool; there are code, edit_file, list_files, read_file, search, shell, write_file";
     assert_eq!((refused.tool_name(), refused.message()), ("fly", expected));
     let refused = Ground::new(FakeSandbox::echo()).call(&"x".repeat(9_999), json!({})).await.unwrap_err();
     assert!(refused.tool_name().len() < 2 * TOOL_NAME_BYTES_MAX);
@@ -94,7 +128,10 @@ async fn commands_and_code_run_in_the_sandbox_under_the_key_of_their_call() {
     ground.told("code", json!({ "language": "python", "code": "1" })).await;
     let asked = ground.sandbox.asked();
     let shell = &asked[0];
-    assert_eq!((shell.id.as_str(), shell.language, shell.timeout_ms, shell.memory_mb), ("run-1-1", Language::Shell, 5, 0));
+    assert_eq!(
+        (shell.id.as_str(), shell.language, shell.timeout_ms, shell.memory_mb),
+        ("run-1-1", Language::Shell, 5, 0)
+    );
     assert_eq!((shell.cwd.as_deref(), shell.stdin.as_deref(), shell.attach_only), (Some("src"), Some("in"), false));
     assert_eq!(shell.env["STAGE"], "test");
     let code = &asked[1];
@@ -139,7 +176,10 @@ async fn every_other_end_of_a_program_is_a_failure_of_its_kind() {
 #[tokio::test]
 async fn files_are_read_written_edited_and_listed() {
     let ground = Ground::new(FakeSandbox::echo());
-    assert_eq!(ground.told("write_file", json!({ "path": "src/a", "content": "one\ntwo\n" })).await, "Wrote 8 bytes to src/a.");
+    assert_eq!(
+        ground.told("write_file", json!({ "path": "src/a", "content": "one\ntwo\n" })).await,
+        "Wrote 8 bytes to src/a."
+    );
     assert_eq!(ground.told("read_file", json!({ "path": "src/a", "offset": 2 })).await, "two\n");
     assert_eq!(ground.told("edit_file", json!({ "path": "src/a", "old": "two", "new": "2" })).await, "Edited src/a.");
     assert_eq!(ground.files.get("src/a").unwrap(), "one\n2\n");
@@ -189,9 +229,8 @@ async fn a_result_is_cut_in_its_middle_and_no_character_with_it() {
 #[tokio::test]
 async fn a_call_whose_end_nobody_saw_is_repeated_attached_to_or_left_alone() {
     let ground = Ground::new(FakeSandbox::echo());
-    let again = async |name, arguments: Value| {
-        ground.toolbox.execute(Call { begun: true, ..call(name, &arguments) }).await
-    };
+    let again =
+        async |name, arguments: Value| ground.toolbox.execute(Call { begun: true, ..call(name, &arguments) }).await;
     let command = json!({ "command": "date" });
     assert!(again("shell", command.clone()).await.unwrap_err().message().starts_with("The agent was restarted"));
     assert!(ground.sandbox.ran().is_empty());
