@@ -8,6 +8,7 @@ pub mod log;
 pub mod memory;
 pub mod model;
 pub mod profile;
+pub mod provider;
 mod redact;
 pub mod task;
 mod tool_error;

@@ -20,7 +20,20 @@ pub trait Backend: Send + Sync {
     /// Carries an order out, and tells what happens meanwhile. It ends soon after `order.cancel` or `order.deadline`, with all
     /// that it started; its caller has the last word on how the run ended then.
     async fn run(&self, order: &Order, desk: &dyn Desk) -> Outcome;
+
+    /// Forgets what it keeps of a session besides the session's own directory.
+    ///
+    /// # Errors
+    /// The session is in use.
+    async fn forget(&self, _session: &str) -> Result<(), InUse> {
+        Ok(())
+    }
 }
+
+/// A session that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the session is in use")]
+pub struct InUse;
 
 /// What is to be done.
 #[derive(Debug, Clone)]

@@ -6,9 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sandbox_agent::profile::Profile;
-use sandbox_agent::provider::SETTINGS;
 use sandbox_process::source::{ConfigError, Source, optional, required};
-use sandbox_protocol::agent::{DEFAULT_PROFILE, Secret};
+use sandbox_protocol::agent::{DEFAULT_PROFILE, SETTINGS, Secret};
 
 /// Profiles that an image brings, a JSON file each.
 pub const PROFILES_DIR_DEFAULT: &str = "/usr/local/share/sandbox/agents";
@@ -36,7 +35,7 @@ pub struct Config {
     pub profile: String,
     /// Of the images, of `AGENT_PROFILES_DIR`, and of `AGENT_PROFILES_JSON`, which wins; and an empty default.
     pub profiles: BTreeMap<String, Profile>,
-    /// Settings of providers, by name.
+    /// All [`SETTINGS`] that are set, by name: among them those of providers.
     pub providers: BTreeMap<String, String>,
 }
 
@@ -63,7 +62,7 @@ impl Config {
     /// # Errors
     /// The first setting that is no value of its kind.
     pub fn read(source: &impl Source) -> Result<Self, StartError> {
-        let providers = SETTINGS.iter().filter_map(|name| Some(((*name).to_owned(), source.get(name)?)));
+        let providers = SETTINGS.into_iter().filter_map(|name| Some((name.to_owned(), source.get(name)?)));
         Ok(Self {
             socket: required(source, "AGENTD_SOCKET")?,
             sidecar: required(source, "AGENTD_SIDECAR_SOCKET")?,

@@ -5,8 +5,10 @@
 //! that a sidecar stays small and what breaks here breaks nothing else.
 
 pub mod backend;
+pub mod config;
 pub mod hands;
 pub mod http;
 pub mod limits;
+pub mod native;
 pub mod negotiator;
 pub mod runs;

@@ -1,3 +1,90 @@
-//! The process beside the sidecar that does a sandbox's language-model work.
+//! The process's life: read what it is told, take up what was left, serve, stop when its sidecar is gone.
 
-fn main() {}
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use sandbox_agent::provider::{HttpSettings, http_client};
+use sandbox_agentd::backend::Backend;
+use sandbox_agentd::config::Config;
+use sandbox_agentd::hands::Sidecar;
+use sandbox_agentd::http::doorway;
+use sandbox_agentd::limits::STOP_MAX;
+use sandbox_agentd::native::{self, Native};
+use sandbox_agentd::negotiator::ProviderNegotiator;
+use sandbox_agentd::runs::{Runs, Settings};
+use sandbox_process::logging::{self, Format};
+use sandbox_process::signals;
+use sandbox_process::source::Environment;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+fn main() -> ExitCode {
+    logging::start(Format::Text, "info");
+    match live() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn live() -> Result<()> {
+    let config = Config::read(&Environment)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> Result<()> {
+    let stop = signals::shutdown()?;
+    tokio::spawn(with_sidecar(stop.clone()));
+    // Whatever is there was another process's, which is gone.
+    match std::fs::remove_file(&config.socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).context("AGENTD_SOCKET"),
+        Ok(()) | Err(_) => {}
+    }
+    let runs = Runs::open(settings(&config, &stop)?).context("STORAGE_PATH")?;
+    let listener = UnixListener::bind(&config.socket).context("AGENTD_SOCKET")?;
+    let doorway = doorway(runs.clone(), stop.clone());
+    doorway.serve(listener);
+    // The one word that the sidecar waits for.
+    writeln!(std::io::stdout(), "ready").context("nobody waits for this process")?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "serving");
+    stop.cancelled().await;
+    let stopped = timeout(STOP_MAX, async { tokio::join!(runs.stopped(), doorway.closed()) });
+    stopped.await.map(drop).context("did not stop in time")
+}
+
+fn settings(config: &Config, stop: &CancellationToken) -> Result<Settings> {
+    let http = http_client(&HttpSettings { proxy: config.proxy.clone(), ..HttpSettings::default() });
+    let http = http.context("AGENTD_PROXY")?;
+    let sidecar = Sidecar::new(config.sidecar.clone(), config.token.clone());
+    let native = Native::new(native::Settings {
+        sidecar: sidecar.clone(),
+        http: http.clone(),
+        providers: config.providers.clone(),
+        sessions: config.storage.join("sessions"),
+        runs: config.storage.join("runs"),
+    });
+    let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(native)];
+    Ok(Settings {
+        storage: config.storage.clone(),
+        backends,
+        negotiator: Arc::new(ProviderNegotiator::new(http, config.providers.clone(), sidecar)),
+        profiles: config.profiles.clone(),
+        backend_default: config.backend.clone(),
+        profile_default: config.profile.clone(),
+        stop: stop.clone(),
+    })
+}
+
+/// The sidecar holds the other end of stdin: when that is closed, it is gone.
+async fn with_sidecar(stop: CancellationToken) {
+    let mut word = [0; 1];
+    while matches!(tokio::io::stdin().read(&mut word).await, Ok(1..)) {}
+    stop.cancel();
+}

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use sandbox_process::source::Source;
+use sandbox_protocol::agent::SETTINGS;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, Command};
@@ -19,26 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::http::Token;
 use crate::limits::{AGENTD_END_MAX, AGENTD_START_MAX};
 
-/// Settings of models and agents that are passed on as they are; nothing here reads them.
-const PASSED: [&str; 17] = [
-    "AGENT_BACKEND",
-    "AGENT_IDENTIFIER",
-    "AGENT_PROFILES_DIR",
-    "AGENT_PROFILES_JSON",
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "MODEL",
-    "MODEL_API_KEY",
-    "MODEL_BASE_URL",
-    "MODEL_CONTEXT_TOKENS",
-    "MODEL_EMBEDDING",
-    "MODEL_PRICES",
-    "MODEL_PROVIDER",
-    "OLLAMA_HOST",
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
-    "OPENCODE_MODEL_API_KEY",
-];
 /// Its socket in the storage.
 const SOCKET: &str = "agentd.sock";
 /// The sidecar's own there, for it.
@@ -105,9 +86,9 @@ struct Running {
     tie: Option<ChildStdin>,
 }
 
-/// The settings that are passed on.
+/// The settings of models and agents, which are passed on as they are; nothing here reads them.
 pub fn passed(source: &impl Source) -> BTreeMap<String, String> {
-    PASSED.into_iter().filter_map(|name| Some((name.to_owned(), source.get(name)?))).collect()
+    SETTINGS.into_iter().filter_map(|name| Some((name.to_owned(), source.get(name)?))).collect()
 }
 
 /// Where the sidecar serves the process.

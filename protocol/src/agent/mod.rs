@@ -46,6 +46,27 @@ pub const NATIVE: &str = "native";
 /// The profile that is meant where none is named.
 pub const DEFAULT_PROFILE: &str = "default";
 
+/// Settings of agents and models, by which an operator tells a sandbox's sidecar, and that the process that does the work.
+pub const SETTINGS: [&str; 17] = [
+    "AGENT_BACKEND",
+    "AGENT_IDENTIFIER",
+    "AGENT_PROFILES_DIR",
+    "AGENT_PROFILES_JSON",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "MODEL",
+    "MODEL_API_KEY",
+    "MODEL_BASE_URL",
+    "MODEL_CONTEXT_TOKENS",
+    "MODEL_EMBEDDING",
+    "MODEL_PRICES",
+    "MODEL_PROVIDER",
+    "OLLAMA_HOST",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENCODE_MODEL_API_KEY",
+];
+
 /// Body of `POST /task`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
