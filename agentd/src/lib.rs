@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod config;
+pub mod debates;
 pub mod hands;
 pub mod http;
 pub mod limits;

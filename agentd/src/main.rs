@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result};
 use sandbox_agent::provider::{HttpSettings, http_client};
 use sandbox_agentd::backend::Backend;
 use sandbox_agentd::config::Config;
+use sandbox_agentd::debates::Debates;
 use sandbox_agentd::hands::Sidecar;
 use sandbox_agentd::http::doorway;
 use sandbox_agentd::limits::STOP_MAX;
 use sandbox_agentd::native::{self, Native};
-use sandbox_agentd::negotiator::ProviderNegotiator;
 use sandbox_agentd::runs::{Runs, Settings};
 use sandbox_process::logging::{self, Format};
 use sandbox_process::signals;
@@ -74,7 +74,7 @@ fn settings(config: &Config, stop: &CancellationToken) -> Result<Settings> {
     Ok(Settings {
         storage: config.storage.clone(),
         backends,
-        negotiator: Arc::new(ProviderNegotiator::new(http, config.providers.clone(), sidecar)),
+        negotiator: Arc::new(Debates::new(http, config.providers.clone(), sidecar)),
         profiles: config.profiles.clone(),
         backend_default: config.backend.clone(),
         profile_default: config.profile.clone(),

@@ -125,7 +125,7 @@ async fn sessions(State(runs): State<Runs>) -> Result<Json<SessionsBody>, Refuse
 }
 
 async fn forget_session(State(runs): State<Runs>, Path(id): Path<String>) -> Result<StatusCode, Refused> {
-    runs.forget_session(&id)?;
+    runs.forget_session(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -3,6 +3,7 @@
 //! The file is the queue: a reader has a place in it and nothing else, so one that is slow, or comes back, costs nothing.
 //! A line that a crash tore is cut off; nobody was told of it.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ struct Writer {
     bytes: u64,
     /// A piece was left out, which was said.
     full: bool,
+    /// Halves of rounds that were told: a debate that is taken up again tells them anew.
+    rounds: HashSet<(u32, String)>,
 }
 
 impl Feed {
@@ -47,11 +50,12 @@ impl Feed {
     /// The file cannot be read or written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        let (bytes, last) = whole(&file)?;
+        let mut rounds = HashSet::new();
+        let (bytes, last) = whole(&file, |told| rounds.extend(round(told)))?;
         file.set_len(bytes)?;
         let over = last.as_ref().is_some_and(|event| event.told.is_last());
         let seq = last.map_or(0, |event| event.seq);
-        let writer = Writer { file, bytes, full: bytes >= EVENTS_BYTES_MAX };
+        let writer = Writer { file, bytes, full: bytes >= EVENTS_BYTES_MAX, rounds };
         Ok(Self { path: path.to_owned(), writer: Mutex::new(writer), told: watch::Sender::new(Mark { seq, over }) })
     }
 
@@ -63,6 +67,9 @@ impl Feed {
     /// Tells all readers. What cannot be written is lost to them, never to the run.
     pub(crate) fn tell(&self, told: Told) {
         let mut writer = self.writer();
+        if round(&told).is_some_and(|half| !writer.rounds.insert(half)) {
+            return;
+        }
         let is_piece = matches!(told, Told::Message { .. } | Told::Reasoning { .. });
         if is_piece && writer.bytes >= EVENTS_BYTES_MAX {
             if !writer.full {
@@ -148,15 +155,26 @@ impl Reader {
     }
 }
 
-/// Length of the file up to its last whole event, and that event.
-fn whole(file: &File) -> io::Result<(u64, Option<RunEvent>)> {
+/// Which half of which round is told.
+fn round(told: &Told) -> Option<(u32, String)> {
+    match told {
+        Told::SandboxRound { round, status, .. } => Some((*round, status.clone())),
+        _ => None,
+    }
+}
+
+/// Length of the file up to its last whole event, and that event; every one is seen.
+fn whole(file: &File, mut see: impl FnMut(&Told)) -> io::Result<(u64, Option<RunEvent>)> {
     let (mut reader, mut line) = (BufReader::new(file), Vec::new());
     let (mut bytes, mut last) = (0, None);
     loop {
         line.clear();
         let read = reader.read_until(b'\n', &mut line)?;
-        match serde_json::from_slice(&line) {
-            Ok(event) if line.ends_with(b"\n") => last = Some(event),
+        match serde_json::from_slice::<RunEvent>(&line) {
+            Ok(event) if line.ends_with(b"\n") => {
+                see(&event.told);
+                last = Some(event);
+            }
             _ => return Ok((bytes, last)),
         }
         bytes += read as u64;
@@ -210,6 +228,20 @@ mod tests {
         feed.close();
         let told: Vec<Told> = feed.follow(0).map_ok(|event| event.told).try_collect().await.unwrap();
         assert_eq!(told, [words("a"), words("b")]);
+    }
+
+    #[tokio::test]
+    async fn a_round_is_told_once_in_however_many_lives() {
+        let (feed, path, _dir) = feed();
+        let half = |round, status: &str| Told::SandboxRound { move_id: "m1".into(), round, status: status.into() };
+        feed.tell(half(1, "critic_responded"));
+        feed.tell(half(1, "critic_responded"));
+        drop(feed);
+        let feed = Feed::open(&path).unwrap();
+        feed.tell(half(1, "critic_responded"));
+        feed.tell(half(1, "dm_responded"));
+        feed.close();
+        assert_eq!(all(&feed, 0).await, [1, 2]);
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::Stream;
+use sandbox_agent::memory;
 use sandbox_agent::profile::Profile;
 use sandbox_protocol::agent::event::RunEvent;
 use sandbox_protocol::agent::negotiation::NegotiateBody;
@@ -27,7 +28,7 @@ pub use self::error::RunsError;
 pub(crate) use self::run::Run;
 pub(crate) use self::store::End;
 use self::store::{Record, Request, SessionRecord, Store, is_id};
-use crate::backend::Backend;
+use crate::backend::{Backend, InUse};
 use crate::negotiator::Negotiator;
 
 /// What runs are carried out by and kept in.
@@ -185,8 +186,10 @@ impl Runs {
     /// # Errors
     /// They cannot be read.
     pub fn sessions(&self) -> Result<Vec<SessionSummary>, RunsError> {
+        let told = memory::sessions(self.shared.store.sessions()).unwrap_or_default();
+        let told: HashMap<String, u64> = told.into_iter().map(|session| (session.id, session.messages)).collect();
         let summary = |(id, record): (String, SessionRecord)| {
-            let messages = 0;
+            let messages = told.get(&id).copied().unwrap_or_default();
             SessionSummary { id, backend: record.backend, messages }
         };
         Ok(self.shared.store.all_sessions()?.into_iter().map(summary).collect())
@@ -196,12 +199,13 @@ impl Runs {
     ///
     /// # Errors
     /// There is none, or it is in use.
-    pub fn forget_session(&self, id: &str) -> Result<(), RunsError> {
-        if !is_id(id) || self.shared.store.session(id).is_none() {
-            return Err(RunsError::UnknownSession);
-        }
+    pub async fn forget_session(&self, id: &str) -> Result<(), RunsError> {
+        let known = is_id(id).then(|| self.shared.store.session(id)).flatten().ok_or(RunsError::UnknownSession)?;
         let lock = self.shared.known().session(id);
         let _held = lock.try_lock().map_err(|_| RunsError::SessionInUse)?;
+        if let Some(backend) = self.shared.backend(&known.backend) {
+            backend.forget(id).await.map_err(|InUse| RunsError::SessionInUse)?;
+        }
         Ok(self.shared.store.forget_session(id)?)
     }
 
@@ -233,8 +237,7 @@ impl Runs {
     fn backend(&self, body: &TaskBody, context: &TaskContext) -> Result<&Arc<dyn Backend>, RunsError> {
         let settings = &self.shared.settings;
         let name = chosen(&body.agent_backend, context.agent_backend.as_deref(), &settings.backend_default, NATIVE);
-        let found = settings.backends.iter().find(|backend| backend.name() == name);
-        found.ok_or_else(|| RunsError::UnknownBackend(name.to_owned()))
+        self.shared.backend(name).ok_or_else(|| RunsError::UnknownBackend(name.to_owned()))
     }
 
     fn profile(&self, body: &TaskBody, context: &TaskContext) -> Result<&Profile, RunsError> {
@@ -292,6 +295,10 @@ impl Runs {
 }
 
 impl Shared {
+    fn backend(&self, name: &str) -> Option<&Arc<dyn Backend>> {
+        self.settings.backends.iter().find(|backend| backend.name() == name)
+    }
+
     /// Nothing panics while it holds the lock.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sandbox_agent::profile::{Approvals, Profile};
 use sandbox_protocol::agent::event::Told;
-use sandbox_protocol::agent::negotiation::{ConversationLogs, Ledger, MoveReport, NegotiateBody, PolicyScore};
+use sandbox_protocol::agent::negotiation::NegotiateBody;
 use sandbox_protocol::agent::{RunFailure, RunKind, RunReply, TaskBody, TaskContext};
 use sandbox_protocol::limits::{PROMPT_TIMEOUT_MS_MAX, TASK_TIMEOUT_MS_DEFAULT, TASK_TIMEOUT_MS_MAX, TASK_TURNS_MAX};
 use tokio::task::{JoinError, JoinHandle};
@@ -17,7 +17,7 @@ use super::store::{End, Record, Request};
 use super::{RunsError, Shared, field, now_ms};
 use crate::backend::{Order, Outcome};
 use crate::limits::END_GRACE;
-use crate::negotiator::Until;
+use crate::negotiator::{Until, unbegun};
 
 /// Carries a run out, from its turn to its end on disk.
 pub(super) async fn carry_out(shared: &Arc<Shared>, run: Arc<Run>, resumed: bool) {
@@ -54,8 +54,8 @@ async fn task(shared: &Arc<Shared>, run: &Arc<Run>, body: TaskBody, resumed: boo
     };
     run.runs();
     let settings = &shared.settings;
-    let backend = settings.backends.iter().find(|backend| backend.name() == body.agent_backend);
-    let (Some(backend), Some(profile)) = (backend.cloned(), settings.profiles.get(&body.agent_identifier)) else {
+    let backend = shared.backend(&body.agent_backend).cloned();
+    let (Some(backend), Some(profile)) = (backend, settings.profiles.get(&body.agent_identifier)) else {
         let words = "its backend or profile is not here any more".to_owned();
         return Some(reply(record, failed(RunFailure::UnknownBackend, words)));
     };
@@ -223,18 +223,9 @@ fn reply(record: &Record, outcome: Outcome) -> End {
     })
 }
 
-/// The report of a move that came to nothing.
+/// The end of a move that came to nothing.
 fn broken(body: &NegotiateBody, why: &str) -> End {
-    let move_id = body.one.move_id.clone();
-    End::Report(Box::new(MoveReport {
-        score: PolicyScore { move_id: move_id.clone(), total_score: 0, scores_by_agent: Default::default() },
-        logs: ConversationLogs { move_id, ..Default::default() },
-        rounds: 0,
-        error: Some(why.to_owned()),
-        transcript_hash: String::new(),
-        ledger: Ledger::default(),
-        warnings: Vec::new(),
-    }))
+    End::Report(Box::new(unbegun(&body.one.move_id, why)))
 }
 
 /// The time that a task or prompt has.

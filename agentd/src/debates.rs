@@ -1,0 +1,87 @@
+//! Moves of negotiations: the engine of the `agent` crate, with a provider's model and this sandbox's files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use async_trait::async_trait;
+use sandbox_agent::memory::tokenizer_of;
+use sandbox_agent::model::ModelError;
+use sandbox_agent::negotiation::{Brief, Budget, FileCheckpoints, Room, negotiate};
+use sandbox_agent::provider::{Layers, ProviderModel, SettingsError, resolve};
+use sandbox_agent::tools::ports::Files as _;
+use sandbox_protocol::agent::event::Told;
+use sandbox_protocol::agent::negotiation::{
+    ConversationEntry, LOGS, LOGS_DIRECTORY, MoveReport, NegotiateBody, log_bytes,
+};
+
+use crate::backend::Desk;
+use crate::hands::Sidecar;
+use crate::negotiator::{Negotiator, Until, unbegun};
+
+/// Has moves argued about by a provider's model.
+#[derive(Debug, Clone)]
+pub struct Debates {
+    http: reqwest::Client,
+    providers: BTreeMap<String, String>,
+    sidecar: Sidecar,
+}
+
+/// Why a move is not argued about.
+#[derive(Debug, thiserror::Error)]
+enum BeginError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+impl Debates {
+    /// With providers reached by `http`, as the sandbox's environment says where no order does, and conversations written to
+    /// the workspace.
+    pub fn new(http: reqwest::Client, providers: BTreeMap<String, String>, sidecar: Sidecar) -> Self {
+        Self { http, providers, sidecar }
+    }
+
+    fn model(&self, body: &NegotiateBody) -> Result<ProviderModel, BeginError> {
+        let layers = Layers { context: body.provider.as_ref(), order: &body.env, own: &self.providers };
+        Ok(ProviderModel::new(resolve(layers, &body.model)?, self.http.clone())?)
+    }
+
+    /// Writes the conversations where the customer and the operator find them.
+    async fn save(&self, report: &mut MoveReport) {
+        let logs: [&[ConversationEntry]; 3] = [&report.logs.i1, &report.logs.i2, &report.logs.i3];
+        let mut failed = Vec::new();
+        for (name, entries) in LOGS.into_iter().zip(logs) {
+            let path = format!("{LOGS_DIRECTORY}/{name}.json");
+            if let Err(error) = self.sidecar.write(&path, &log_bytes(entries), None).await {
+                failed.push(format!("{path} was not written: {error}"));
+            }
+        }
+        report.warnings.extend(failed);
+    }
+}
+
+#[async_trait]
+impl Negotiator for Debates {
+    async fn negotiate(&self, body: &NegotiateBody, place: &Path, until: &Until, desk: &dyn Desk) -> MoveReport {
+        let model = match self.model(body) {
+            Ok(model) => model,
+            Err(error) => return unbegun(&body.one.move_id, &error.to_string()),
+        };
+        let settings = model.settings();
+        let (tokenizer, price) = (tokenizer_of(&settings.model), settings.prices.of(&settings.model));
+        let context_tokens = settings.context_tokens.map(|tokens| tokens as usize);
+        let room = Room {
+            model: &model,
+            checkpoints: &FileCheckpoints::new(place.join("calls.jsonl")),
+            tell: &|told: Told| desk.tell(told),
+            budget: Budget { context_tokens, count: &|text| tokenizer.count(text) },
+            price: &|usage| Some(price?.cost_micro_usd(usage)),
+            cancel: until.cancel.clone(),
+            deadline: Some(until.deadline.into()),
+        };
+        let mut report = negotiate(&Brief::of(body), &room).await;
+        self.save(&mut report).await;
+        report
+    }
+}
