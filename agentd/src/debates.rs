@@ -10,13 +10,11 @@ use sandbox_agent::negotiation::{Brief, Budget, FileCheckpoints, Room, negotiate
 use sandbox_agent::provider::{Layers, ProviderModel, SettingsError, resolve};
 use sandbox_agent::tools::ports::Files as _;
 use sandbox_protocol::agent::event::Told;
-use sandbox_protocol::agent::negotiation::{
-    ConversationEntry, LOGS, LOGS_DIRECTORY, MoveReport, NegotiateBody, log_bytes,
-};
+use sandbox_protocol::agent::negotiation::{MoveReport, NegotiateBody};
 
 use crate::backend::Desk;
 use crate::hands::Sidecar;
-use crate::negotiator::{Negotiator, Until, unbegun};
+use crate::negotiator::{Negotiator, Until};
 
 /// Has moves argued about by a provider's model.
 #[derive(Debug, Clone)]
@@ -49,15 +47,11 @@ impl Debates {
 
     /// Writes the conversations where the customer and the operator find them.
     async fn save(&self, report: &mut MoveReport) {
-        let logs: [&[ConversationEntry]; 3] = [&report.logs.i1, &report.logs.i2, &report.logs.i3];
-        let mut failed = Vec::new();
-        for (name, entries) in LOGS.into_iter().zip(logs) {
-            let path = format!("{LOGS_DIRECTORY}/{name}.json");
-            if let Err(error) = self.sidecar.write(&path, &log_bytes(entries), None).await {
-                failed.push(format!("{path} was not written: {error}"));
+        for (path, bytes) in report.logs.files() {
+            if let Err(error) = self.sidecar.write(&path, &bytes, None).await {
+                report.warnings.push(format!("{path} was not written: {error}"));
             }
         }
-        report.warnings.extend(failed);
     }
 }
 
@@ -66,7 +60,7 @@ impl Negotiator for Debates {
     async fn negotiate(&self, body: &NegotiateBody, place: &Path, until: &Until, desk: &dyn Desk) -> MoveReport {
         let model = match self.model(body) {
             Ok(model) => model,
-            Err(error) => return unbegun(&body.one.move_id, &error.to_string()),
+            Err(error) => return MoveReport::unscored(&body.one.move_id, error.to_string()),
         };
         let settings = model.settings();
         let (tokenizer, price) = (tokenizer_of(&settings.model), settings.prices.of(&settings.model));

@@ -138,6 +138,7 @@ impl Runs {
         if let Some(run) = self.attached(Some(&body.id), body.attach_only, &body)? {
             return Ok(run);
         }
+        body.check()?;
         self.accept(Record {
             id: body.id.clone(),
             kind: RunKind::Negotiation,

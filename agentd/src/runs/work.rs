@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sandbox_agent::profile::{Approvals, Profile};
 use sandbox_protocol::agent::event::Told;
-use sandbox_protocol::agent::negotiation::NegotiateBody;
+use sandbox_protocol::agent::negotiation::{MoveReport, NegotiateBody};
 use sandbox_protocol::agent::{RunFailure, RunKind, RunReply, TaskBody, TaskContext};
 use sandbox_protocol::limits::{PROMPT_TIMEOUT_MS_MAX, TASK_TIMEOUT_MS_DEFAULT, TASK_TIMEOUT_MS_MAX, TASK_TURNS_MAX};
 use tokio::task::{JoinError, JoinHandle};
@@ -17,7 +17,7 @@ use super::store::{End, Record, Request};
 use super::{RunsError, Shared, field, now_ms};
 use crate::backend::{Order, Outcome};
 use crate::limits::END_GRACE;
-use crate::negotiator::{Until, unbegun};
+use crate::negotiator::Until;
 
 /// Carries a run out, from its turn to its end on disk.
 pub(super) async fn carry_out(shared: &Arc<Shared>, run: Arc<Run>, resumed: bool) {
@@ -225,7 +225,7 @@ fn reply(record: &Record, outcome: Outcome) -> End {
 
 /// The end of a move that came to nothing.
 fn broken(body: &NegotiateBody, why: &str) -> End {
-    End::Report(Box::new(unbegun(&body.one.move_id, why)))
+    End::Report(Box::new(MoveReport::unscored(&body.one.move_id, why)))
 }
 
 /// The time that a task or prompt has.
