@@ -73,7 +73,10 @@ impl<'a> Course<'a> {
                 }
             }
             let turn = std::mem::take(&mut self.turn);
-            self.keep(turn).await?;
+            // Providers refuse a conversation with an answer that says nothing.
+            if !answer.tool_calls.is_empty() || !answer.content.trim().is_empty() {
+                self.keep(turn).await?;
+            }
             if answer.tool_calls.is_empty() {
                 return Ok(());
             }

@@ -54,6 +54,9 @@ impl Tool for ReadFile {
         if bytes.contains(&0) {
             return Err(ToolError::execution(self.name(), "not a text file").with("bytes", length).into());
         }
+        if bytes.is_empty() {
+            return Ok("The file is empty.".to_owned());
+        }
         let text = String::from_utf8_lossy(&bytes);
         let more = length > bytes.len() as u64;
         lines(&text, more, offset.unwrap_or(1), limit.unwrap_or(READ_LINES_DEFAULT)).ok_or_else(|| {
@@ -68,11 +71,11 @@ impl Tool for ReadFile {
     }
 }
 
-/// Lines of a text; `None` if it has none there. An empty text has an empty line.
+/// Lines of a text; `None` if it has none there.
 fn lines(text: &str, more: bool, first: u64, count: u64) -> Option<String> {
     let (skipped, count) = (usize::try_from(first).ok()? - 1, usize::try_from(count).ok()?);
     let all: Vec<&str> = text.split_inclusive('\n').collect();
-    if skipped >= all.len().max(1) {
+    if skipped >= all.len() {
         return None;
     }
     let last = skipped.saturating_add(count).min(all.len());
@@ -193,7 +196,5 @@ mod tests {
         assert_eq!(lines(text, false, 3, 1).unwrap(), "c");
         assert_eq!(lines(text, true, 3, 1).unwrap(), "c\n[lines 3 to 3 of 3 and more]");
         assert_eq!(lines(text, false, 4, 1), None);
-        assert_eq!(lines("", false, 1, 1).unwrap(), "");
-        assert_eq!(lines("", false, 2, 1), None);
     }
 }

@@ -1,5 +1,6 @@
 //! How calls are checked, routed, bounded and told.
 
+use proptest::prelude::*;
 use sandbox_fsp::FspError;
 use sandbox_protocol::fsp::{Language, Status};
 use serde_json::json;
@@ -183,8 +184,13 @@ async fn files_are_read_written_edited_and_listed() {
     assert_eq!(ground.told("read_file", json!({ "path": "src/a", "offset": 2 })).await, "two\n");
     assert_eq!(ground.told("edit_file", json!({ "path": "src/a", "old": "two", "new": "2" })).await, "Edited src/a.");
     assert_eq!(ground.files.get("src/a").unwrap(), "one\n2\n");
-    ground.files.put("b", "x");
-    assert_eq!(ground.told("list_files", json!({ "path": "." })).await, "b\t1\nsrc/");
+    ground.files.put("b", "");
+    assert_eq!(ground.told("read_file", json!({ "path": "b" })).await, "The file is empty.");
+    assert_eq!(
+        ground.told("read_file", json!({ "path": "src/a", "offset": 3 })).await.lines().last(),
+        Some("Context: lines: 2")
+    );
+    assert_eq!(ground.told("list_files", json!({ "path": "." })).await, "b\t0\nsrc/");
     assert!(ground.sandbox.asked().is_empty());
 }
 
@@ -239,6 +245,35 @@ async fn a_call_whose_end_nobody_saw_is_repeated_attached_to_or_left_alone() {
     again("write_file", json!({ "path": "a", "content": "x" })).await.unwrap();
     let edit = again("edit_file", json!({ "path": "a", "old": "x", "new": "xx" })).await.unwrap_err();
     assert!(edit.message().starts_with("The agent was restarted") && ground.files.get("a").unwrap() == "x");
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let texts = prop_oneof!["python", "a", "", "\u{0}"].prop_map(Value::from);
+    let others = [json!(null), json!(1), json!(0), json!(-1), json!(1.5), json!(true), json!([]), json!({})];
+    prop_oneof![texts, proptest::sample::select(others.to_vec())]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    /// What the table of a tool's fields lets through, its arguments' type takes.
+    #[test]
+    fn a_tools_fields_and_its_arguments_agree(
+        tool in 0..7_usize,
+        optional in proptest::collection::vec(proptest::option::of(value()), 5),
+    ) {
+        let toolbox = Ground::new(FakeSandbox::echo()).toolbox;
+        let (name, tool) = toolbox.tools.iter().nth(tool).unwrap();
+        let schema = tool.spec().parameters;
+        let names = schema["properties"].as_object().unwrap().keys().cloned().chain(["odd".to_owned()]);
+        let given = names.zip(optional).filter_map(|(name, value)| Some((name, value?)));
+        let arguments = Value::Object(given.collect());
+        if let Err(refused) = Arc::clone(tool).prepare(&arguments) {
+            let known = ["is required", "must be", "must not", "is not a parameter"];
+            let faults = refused.message().split("; ").all(|fault| known.iter().any(|words| fault.contains(words)));
+            prop_assert!(faults, "{name} {arguments}: {refused}");
+        }
+    }
 }
 
 /// Does what it is told.

@@ -43,6 +43,13 @@ async fn an_answer_without_calls_ends_a_task() {
 }
 
 #[tokio::test]
+async fn an_answer_that_says_nothing_ends_a_task_and_is_not_kept() {
+    let ground = Ground::new().calls([shell("one")]).says(" ");
+    assert_eq!(ground.run().await.failure, None);
+    assert_eq!(ground.messages().last().unwrap().role, Role::Tool);
+}
+
+#[tokio::test]
 async fn calls_of_one_answer_are_carried_out_in_order_and_their_results_told() {
     let calls = [call("x", "shell", json!({ "command": "one" })), call("y", "shell", json!({ "command": "two" }))];
     let ground = Ground::new().calls(calls).says("Done.");
