@@ -6,6 +6,7 @@ mod detail;
 pub mod limits;
 pub mod model;
 pub mod profile;
+pub mod provider;
 mod redact;
 mod tool_error;
 

@@ -13,7 +13,8 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     /// Why there is no whole answer, after all attempts.
-    async fn answer(&self, ask: &Ask, hear: &mut (dyn FnMut(Heard<'_>) + Send)) -> Result<Answer, ModelError>;
+    // A lifetime left out would be made one of the call's by `async_trait`, and no piece lives that long.
+    async fn answer(&self, ask: &Ask, hear: &mut (dyn for<'h> FnMut(Heard<'h>) + Send)) -> Result<Answer, ModelError>;
 }
 
 /// What makes vectors of texts.

@@ -1,0 +1,3 @@
+//! The agent crate as its users see it.
+
+mod provider;
