@@ -13,3 +13,4 @@ pub mod limits;
 pub mod native;
 pub mod negotiator;
 pub mod runs;
+pub mod backends;
