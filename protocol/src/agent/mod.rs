@@ -21,6 +21,7 @@
 mod context;
 pub mod event;
 pub mod negotiation;
+pub mod report;
 mod secret;
 
 use std::collections::BTreeMap;

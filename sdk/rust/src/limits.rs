@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use sandbox_protocol::limits::{EXEC_OUTPUT_BYTES_MAX, PTY_WINDOW_BYTES, SIGNATURE_LIFETIME_S_MAX, WAIT_S_MAX};
+use sandbox_protocol::limits::{
+    EVENT_HEARTBEAT_S, EXEC_OUTPUT_BYTES_MAX, PTY_WINDOW_BYTES, RUN_BODY_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX,
+    WAIT_S_MAX,
+};
 
 /// Length of the name of a host that is connected to over SSH: as long as a name in DNS may be.
 pub const SSH_HOST_NAME_BYTES_MAX: usize = 253;
@@ -62,6 +65,12 @@ pub const API_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const API_PAGES_MAX: usize = 1_000;
 /// An event of a stream, with what came along with it.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
+/// Silence after which a stream of events counts as broken: signs of life that did not come.
+pub const EVENT_SILENCE: Duration = Duration::from_secs(4 * EVENT_HEARTBEAT_S);
+/// An event of a run; what a tool said or a task came to is in it.
+pub const RUN_EVENT_BYTES_MAX: usize = 4 * RUN_BODY_BYTES_MAX;
+/// Attempts in a row at a stream of a run that breaks before it tells anything.
+pub const RUN_TRIES_MAX: u32 = 10;
 /// Bytes of stdin that the command line reads at a time.
 pub const STDIN_PIECE_BYTES: usize = 64 * 1024;
 /// Pieces of stdin that wait to be sent.

@@ -1,16 +1,21 @@
 //! Job inputs, built and bounded. A request that is refused here costs nothing; the same bounds hold at the operator.
 
+mod agents;
+
 use std::collections::BTreeMap;
 
 use alloy::primitives::Bytes;
 use alloy::sol_types::SolValue;
 use sandbox_protocol::abi::{self, ExecRequest, SandboxCreateRequest, SandboxIdRequest};
+use sandbox_protocol::agent::BadContext;
 use sandbox_protocol::limits::{
     CPU_CORES_MAX, DISK_GB_MAX, ENV_VAR_BYTES_MAX, ENV_VARS_MAX, EXEC_TIMEOUT_MS_MAX, JOB_INPUT_BYTES_MAX,
-    MEMORY_MB_MAX, MEMORY_MB_MIN,
+    MEMORY_MB_MAX, MEMORY_MB_MIN, PROMPT_BYTES_MAX,
 };
 use sandbox_protocol::ssh::PublicKey;
 use sandbox_protocol::{Job, SandboxId};
+
+pub use self::agents::AgentBuilder;
 
 /// Keys of the environment that carry what the request struct has no field for.
 const IMAGE_KEY: &str = "SANDBOX_IMAGE";
@@ -77,6 +82,15 @@ pub enum RequestError {
     /// The command is empty.
     #[error("the command is empty")]
     NoCommand,
+    /// There is nothing for the agent to do.
+    #[error("the prompt is empty")]
+    NoPrompt,
+    /// The prompt is too long.
+    #[error("the prompt is {0} bytes long, at most {PROMPT_BYTES_MAX} are taken")]
+    Prompt(usize),
+    /// The context is not what it must be.
+    #[error(transparent)]
+    Context(#[from] BadContext),
     /// The inputs are too long for a job.
     #[error("the inputs are {0} bytes long, a job takes at most {JOB_INPUT_BYTES_MAX}")]
     TooLarge(usize),
@@ -134,6 +148,20 @@ impl CreateBuilder {
     #[must_use]
     pub fn image(self, image: impl Into<String>) -> Self {
         self.env(IMAGE_KEY, image)
+    }
+
+    /// What carries prompts and tasks out: `native`, `opencode` or `claude-agent`.
+    #[must_use]
+    pub fn agent_backend(mut self, backend: impl Into<String>) -> Self {
+        self.request.agent_backend = backend.into();
+        self
+    }
+
+    /// Profile of the agent that prompts and tasks are for.
+    #[must_use]
+    pub fn agent_identifier(mut self, profile: impl Into<String>) -> Self {
+        self.request.agent_identifier = profile.into();
+        self
     }
 
     /// A snapshot whose files it begins with.

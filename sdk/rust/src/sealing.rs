@@ -154,7 +154,7 @@ mod tests {
     use sandbox_protocol::{CallKey, SandboxId};
 
     use super::*;
-    use crate::requests::{CreateBuilder, ExecBuilder, delete};
+    use crate::requests::{AgentBuilder, CreateBuilder, ExecBuilder, delete};
 
     const SANDBOX: SandboxId = SandboxId { origin: CallKey { service: 1, call: 9 }, slot: 0 };
 
@@ -180,6 +180,17 @@ mod tests {
         assert_eq!(sealed_of(Sealing::Secrets, &bare), []);
         assert_eq!(sealed_of(Sealing::default(), &CreateBuilder::new().image("x").build().unwrap()), [Field::EnvJson]);
         assert_eq!(sealed_of(Sealing::Everything, &delete(SANDBOX)), []);
+    }
+
+    #[test]
+    fn what_the_agent_is_told_is_sealed_as_a_rule() {
+        let task = AgentBuilder::task(SANDBOX, "do it", 0);
+        let prompt = AgentBuilder::prompt(SANDBOX, "do it").context_json("{}").build().unwrap();
+        assert_eq!(sealed_of(Sealing::default(), &prompt), [Field::Prompt, Field::ContextJson]);
+        assert_eq!(sealed_of(Sealing::Plain, &prompt), []);
+        assert_eq!(sealed_of(Sealing::default(), &task.clone().build().unwrap()), [Field::Prompt]);
+        let confided = task.context_json(r#"{"provider":{"api_key":"k"}}"#).build().unwrap();
+        assert_eq!(sealed_of(Sealing::default(), &confided), [Field::Prompt, Field::ContextJson]);
     }
 
     #[test]

@@ -6,17 +6,18 @@ use alloy::primitives::Address;
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{Eip712Domain, SolStruct as _};
-use reqwest::Url;
-use reqwest::header::AUTHORIZATION;
+use reqwest::header::{ACCEPT, AUTHORIZATION};
 use reqwest::redirect::Policy;
+use reqwest::{RequestBuilder, Url};
 use sandbox_protocol::CallKey;
 use sandbox_protocol::http::{CallBody, CallQuery, CallStatus, CallerProof, ErrorBody};
 use sandbox_protocol::limits::WAIT_S_MAX;
 use sandbox_protocol::receipt::{ReadCall, domain};
 
 use super::AnswerError;
+use crate::api::sse::{Bounds, Frames};
 use crate::chain::Account;
-use crate::limits::{ANSWER_BODY_BYTES_MAX, ANSWER_GRACE, CONNECT_WITHIN, PROOF_LIFETIME_S};
+use crate::limits::{ANSWER_BODY_BYTES_MAX, ANSWER_GRACE, CONNECT_WITHIN, EVENT_SILENCE, PROOF_LIFETIME_S};
 
 /// What one request brought.
 pub(super) enum Look {
@@ -68,17 +69,36 @@ impl<'a> Operator<'a> {
     /// Asks for a call; the operator holds its answer back until the call is as far as `until`, at most `wait`.
     pub(super) async fn look(&self, key: CallKey, wait: Duration, until: CallStatus) -> Result<Look, AnswerError> {
         let wait_s = wait.as_secs().min(WAIT_S_MAX);
+        let request = self.request(key, CallQuery { wait: wait_s, until })?;
+        match request.timeout(Duration::from_secs(wait_s) + ANSWER_GRACE).send().await {
+            Ok(response) => self.sort(key, response).await,
+            Err(source) => Ok(Look::NotNow(self.unreachable(source))),
+        }
+    }
+
+    /// The call's states as the operator knows them, and what is told of its work, behind the event of this id.
+    pub(super) async fn follow(&self, key: CallKey, last: Option<&str>) -> Result<Frames, AnswerError> {
+        let query = CallQuery { wait: WAIT_S_MAX, until: CallStatus::Answered };
+        let request = self.request(key, query)?.header(ACCEPT, "text/event-stream");
+        let request = last.into_iter().fold(request, |request, last| request.header("last-event-id", last));
+        // No bound on the whole: silence has its own, and the wait for the call is part of it.
+        let response = request.timeout(Duration::MAX).send().await.map_err(|source| self.unreachable(source))?;
+        let status = response.status().as_u16();
+        if !response.status().is_success() {
+            let error = ErrorBody { code: "no_stream".into(), message: "no stream".into(), retryable: false };
+            return Err(AnswerError::Refused { status, error });
+        }
+        let bounds = Bounds { frame_bytes_max: ANSWER_BODY_BYTES_MAX, silence: EVENT_SILENCE };
+        Ok(Frames::new(self.url.clone(), response, bounds))
+    }
+
+    fn request(&self, key: CallKey, query: CallQuery) -> Result<RequestBuilder, AnswerError> {
         let CallKey { service, call } = key;
         let url = format!("{}/v1/services/{service}/calls/{call}", self.url);
         let document = ReadCall { operator: self.operator, service, call, expires: now_s() + PROOF_LIFETIME_S };
         let domain = domain(self.account.deployment().chain_id, self.account.deployment().core);
         let proof = sign(self.account.key(), &domain, &document).map_err(AnswerError::Sign)?;
-        let query = CallQuery { wait: wait_s, until };
-        let request = self.http.get(url).query(&query).header(AUTHORIZATION, proof.to_string());
-        match request.timeout(Duration::from_secs(wait_s) + ANSWER_GRACE).send().await {
-            Ok(response) => self.sort(key, response).await,
-            Err(source) => Ok(Look::NotNow(self.unreachable(source))),
-        }
+        Ok(self.http.get(url).query(&query).header(AUTHORIZATION, proof.to_string()))
     }
 
     async fn sort(&self, key: CallKey, mut response: reqwest::Response) -> Result<Look, AnswerError> {

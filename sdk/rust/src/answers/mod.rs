@@ -3,6 +3,7 @@
 //! The operator is the one assigned on chain and its URL the one it registered; nothing is asked of anybody else.
 
 pub(crate) mod client;
+mod follow;
 
 use std::time::Duration;
 
@@ -11,12 +12,15 @@ use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, ErrorBody};
 use sandbox_protocol::{CallKey, Job, Outcome};
 use tokio::time::Instant;
 
+use crate::api::ApiError;
 use crate::chain::{Account, ReadError, SubmittedJob};
 use crate::contracts::IAgentSandboxBlueprint::Assignment;
 use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::verify::{self, Expectation, Unproven};
 
 use client::{Look, Operator};
+
+pub use follow::{CallEvents, CallTold};
 
 /// Whether an answer must be proven before it is handed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +87,9 @@ pub enum AnswerError {
         /// What is wrong.
         why: String,
     },
+    /// What is told of a call broke off.
+    #[error("what is told of the call broke off")]
+    Stream(#[source] ApiError),
     /// There is no answer within the bound.
     #[error("call {key} has no answer after {waited_s} s")]
     TooLate {
@@ -120,6 +127,7 @@ impl AnswerError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Read(_) | Self::Unreachable { .. } | Self::TooLate { .. } | Self::Withheld { .. } => true,
+            Self::Stream(error) => error.retryable(),
             Self::Refused { status, error } => error.retryable || client::is_transient(*status),
             Self::Client(_)
             | Self::NoCall(_)

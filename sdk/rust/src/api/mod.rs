@@ -5,6 +5,7 @@
 mod events;
 pub mod inside;
 mod sign_in;
+pub(crate) mod sse;
 
 use std::time::Duration;
 

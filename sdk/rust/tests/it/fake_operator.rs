@@ -2,11 +2,13 @@
 
 use alloy::primitives::{Bytes, U256, keccak256};
 use alloy::signers::SignerSync as _;
-use alloy::sol_types::{SolStruct as _, SolValue as _};
+use alloy::sol_types::{SolStruct as _, SolType, SolValue};
 use sandbox_protocol::abi::{self, ExecRequest, ExecResponse, JobError, SandboxCreateResponse, SandboxStatusResponse};
+use sandbox_protocol::agent::TaskContext;
+use sandbox_protocol::agent::negotiation::{DECISION_MAKERS, NegotiationResult, PolicyScore, Scores};
 use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, CallerProof, ErrorBody, response_json};
 use sandbox_protocol::receipt::{ReadCall, SandboxReceipt, SignedReceipt, domain, recover};
-use sandbox_protocol::sealed::{Binding, Sealable as _, is_sealed, open};
+use sandbox_protocol::sealed::{Binding, Sealable, is_sealed, open};
 use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
 use sandbox_sdk::{Account, calls, operators};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -66,7 +68,8 @@ async fn serve(mut stream: TcpStream, account: &Account, (manner, round): (Manne
     stream.write_all((head + &body).as_bytes()).await.unwrap();
 }
 
-async fn reply(request: &str, account: &Account, (manner, round): (Manner, u32)) -> (u16, String) {
+/// Status and body of its answer to a request for a call.
+pub(crate) async fn reply(request: &str, account: &Account, (manner, round): (Manner, u32)) -> (u16, String) {
     let key = key_in(request);
     if !is_proven(request, account, key) {
         return (401, error("unauthorized"));
@@ -93,6 +96,12 @@ async fn reply(request: &str, account: &Account, (manner, round): (Manner, u32))
             (200, body(key, CallStatus::Settled, Some(answer)))
         }
     }
+}
+
+/// Whether the call that a request is for is one for a sandbox's agent.
+pub(crate) async fn is_agents(request: &str, account: &Account) -> bool {
+    let submission = account.chain().submission(key_in(request)).await.unwrap().unwrap();
+    [Job::Prompt.id(), Job::Task.id()].contains(&submission.job)
 }
 
 fn key_in(request: &str) -> CallKey {
@@ -165,14 +174,59 @@ fn by_rote(key: CallKey, job: Job, inputs: &[u8], binding: &Binding) -> (Option<
                 SandboxStatusResponse { sandbox_id: request.sandbox_id, state: "gone".into(), expires_at_block: 0 };
             (None, response.abi_encode().into())
         }
-        _ => {
-            let mut request: ExecRequest = abi::decode(inputs).unwrap();
-            for (field, text) in request.sealable().into_iter().filter(|(_, text)| is_sealed(text)) {
-                *text = open(text, &[seal_key()], (binding, field)).unwrap();
-            }
-            run(&request)
+        Job::Prompt => {
+            let request: abi::PromptRequest = opened(inputs, binding);
+            let result = format!("{}|{}|{}", request.prompt, request.context_json, request.model);
+            (None, abi::PromptResponse { success: true, result, ..Default::default() }.abi_encode().into())
         }
+        Job::Task => {
+            let response = negotiated(&opened(inputs, binding));
+            (None, response.abi_encode().into())
+        }
+        _ => run(&opened(inputs, binding)),
     }
+}
+
+/// The request, with what was sealed in it opened.
+fn opened<T>(inputs: &[u8], binding: &Binding) -> T
+where
+    T: Sealable + SolValue + From<<T::SolType as SolType>::RustType>,
+{
+    let mut request: T = abi::decode(inputs).unwrap();
+    for (field, text) in request.sealable().into_iter().filter(|(_, text)| is_sealed(text)) {
+        *text = open(text, &[seal_key()], (binding, field)).unwrap();
+    }
+    request
+}
+
+/// Every move of a negotiation gets ten times its place; a task without one does not succeed.
+fn negotiated(request: &abi::TaskRequest) -> abi::TaskResponse {
+    let Some(negotiation) = TaskContext::parse(&request.context_json).unwrap().negotiation else {
+        return abi::TaskResponse { result: "half".into(), error: "it gave up".into(), ..Default::default() };
+    };
+    let scores = |each: u32| Scores {
+        impact: each,
+        feasibility: each,
+        risk_adjusted_return: each,
+        strategic_alignment: each,
+        reasoning: Some("by rote".into()),
+    };
+    let scored = negotiation.moves.iter().zip(1..).map(|(one, each)| PolicyScore {
+        move_id: one.move_id.clone(),
+        total_score: 12 * each,
+        scores_by_agent: DECISION_MAKERS.map(|name| (name.to_owned(), scores(each))).into(),
+    });
+    let result = NegotiationResult {
+        policy_scores: scored.collect(),
+        conversation_logs: Vec::new(),
+        errors: Default::default(),
+        transcript_hash: "ab12".into(),
+        ledger: Default::default(),
+        isolation: Default::default(),
+        warnings: Vec::new(),
+    };
+    let result = serde_json::to_string(&result).unwrap();
+    abi::TaskResponse { success: true, result, ..Default::default() }
 }
 
 /// Echoes what it was asked, to stdout with the byte 0xff behind it, and ends with 3.

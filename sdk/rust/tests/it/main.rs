@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test ends where something is not as it should be
 
+mod agents;
 mod answers;
 mod chain;
 mod command_line;
 mod deploy;
 mod desk;
+mod fake_agent;
 mod fake_operator;
 mod world;

@@ -2,6 +2,7 @@
 
 mod executions;
 mod files;
+mod runs;
 mod terminal;
 mod tunnel;
 
@@ -16,6 +17,7 @@ use super::{ApiError, Session};
 
 pub use self::executions::OpenError;
 pub use self::files::Download;
+pub use self::runs::RunEvents;
 pub use self::terminal::{Terminal, Told};
 
 /// A sandbox, as its owner sees it from within. A stopped one is started by the first thing that is asked of it.

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agents;
 mod inside;
 mod ssh;
 mod words;
@@ -12,6 +13,9 @@ use clap::{Parser, Subcommand};
 use sandbox_protocol::session::Scope;
 use sandbox_protocol::{CallKey, Job, SandboxId};
 
+pub(crate) use self::agents::{
+    AgentArgs, ApprovalArgs, NegotiateArgs, PromptArgs, RunsArgs, SessionsArgs, TaskArgs, answer_within,
+};
 pub(crate) use self::inside::{ExecArgs, FilesCommand, KillArgs, PortArgs, ShellArgs};
 pub(crate) use self::ssh::{CpArgs, IdentityArgs, SshArgs, SshConfigArgs, SshKeyCommand};
 pub(crate) use self::words::call_key;
@@ -33,12 +37,14 @@ Settings (an option wins over its variable):
 
 Exit codes:
     0  done                     2  wrong usage or settings
+  118  the agent ended without success
   119  answer not proven      120  local trouble: files, output
   121  refused on chain       122  not done, the caller's matter
   123  not done, the operator's matter
   124  the command's time was over
   125  chain or operator unreachable, or no answer in time
-`exec`, `run`, `logs`, `shell` and `ssh` end with the command's own exit code, which is 128 + signal for one that a signal ended.";
+`exec`, `run`, `logs`, `shell` and `ssh` end with the command's own exit code, which is 128 + signal for one that a signal ended.
+`prompt` and `task` cancel what runs when they are interrupted, and end with 130 when they are a second time.";
 
 /// Rent AI-agent sandboxes on Tangle, and prove what was done in them.
 #[derive(Debug, Parser)]
@@ -92,6 +98,16 @@ pub(crate) enum Command {
         /// Id of the execution
         execution: String,
     },
+    /// Ask the agent of a sandbox for one turn, and see what it says as it does
+    Prompt(Box<PromptArgs>),
+    /// Have the agent of a sandbox work on a task until it is done
+    Task(Box<TaskArgs>),
+    /// Have moves argued about and scored, each in a sandbox of its own, and rank them
+    Negotiate(Box<NegotiateArgs>),
+    /// List what the agent of a sandbox does and did; show, follow or end one of them
+    Runs(RunsArgs),
+    /// List the conversations of a sandbox's agent, or delete one
+    Sessions(SessionsArgs),
     /// List what runs in a sandbox and ran there
     Ps {
         /// Sandbox id
@@ -224,6 +240,12 @@ pub(crate) struct SpecArgs {
     /// An image on the operator's allow-list
     #[arg(long)]
     pub(crate) image: Option<String>,
+    /// Who carries prompts and tasks out in it: native, opencode or claude-agent
+    #[arg(long, value_name = "BACKEND")]
+    pub(crate) agent_backend: Option<String>,
+    /// Profile of its agent
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) agent: Option<String>,
     /// What it is called in lists
     #[arg(long)]
     pub(crate) name: Option<String>,

@@ -5,6 +5,7 @@ use std::fmt;
 
 use sandbox_fsp::FspError;
 use sandbox_process::source::ConfigError;
+use sandbox_protocol::agent::{RunFailure, RunReply};
 use sandbox_protocol::fsp::ErrorCode;
 use sandbox_protocol::http::AnswerBody;
 use sandbox_protocol::{FailureCode, Outcome};
@@ -25,6 +26,7 @@ use sandbox_sdk::verify::Unproven;
 #[repr(u8)]
 pub(crate) enum Exit {
     Usage = 2,
+    Unsuccessful = 118,
     Unproven = 119,
     Local = 120,
     Refused = 121,
@@ -32,6 +34,7 @@ pub(crate) enum Exit {
     Operator = 123,
     TimedOut = 124,
     Unavailable = 125,
+    Interrupted = 130,
 }
 
 /// A command that was not done.
@@ -75,6 +78,26 @@ impl Failure {
         let name = code.map_or_else(|| "not_done".into(), |code| code.to_string());
         Some(Self { exit, code: name, message, retryable: code.is_some_and(FailureCode::retryable) })
     }
+}
+
+/// How an agent's work ended without success: its own matter, unless a job would have been refused for it.
+pub(crate) fn of_run(reply: &RunReply) -> Option<Failure> {
+    if reply.success {
+        return None;
+    }
+    let code = reply.failure.and_then(RunFailure::code);
+    let exit = match code {
+        None => Exit::Unsuccessful,
+        Some(FailureCode::Timeout) => Exit::TimedOut,
+        Some(code) if code.outcome() == Outcome::Operator => Exit::Operator,
+        Some(_) => Exit::Caller,
+    };
+    let name = match reply.failure {
+        Some(failure) => serde_json::json!(failure).as_str().unwrap_or_default().to_owned(),
+        None => "unsuccessful".to_owned(),
+    };
+    let said = if reply.error.is_empty() { "the agent ended without success" } else { &reply.error };
+    Some(Failure { exit, code: name, message: said.to_owned(), retryable: code.is_some_and(FailureCode::retryable) })
 }
 
 /// The sentence for an answer that carries output instead of one.
@@ -263,6 +286,7 @@ impl From<AnswerError> for Failure {
         let retryable = error.retryable();
         let (exit, code) = match error {
             AnswerError::Read(error) => return error.into(),
+            AnswerError::Stream(error) => return error.into(),
             AnswerError::Unproven { source: Unproven::Read(error), .. } => return error.into(),
             AnswerError::Unproven { .. } => (Exit::Unproven, "unproven"),
             AnswerError::NoCall(_) => (Exit::Refused, "no_call"),
@@ -329,5 +353,25 @@ impl From<Unproven> for Failure {
             Unproven::NotSettled(_) => Self::new(Exit::Unproven, "not_settled", &error, true),
             other => Self::new(Exit::Unproven, "unproven", &other, false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_without_success_is_told_from_a_job_that_was_not_done() {
+        let exit = |failure| {
+            let failure = of_run(&RunReply { failure, ..RunReply::default() }).unwrap();
+            (failure.exit, failure.code)
+        };
+        assert_eq!(exit(None), (Exit::Unsuccessful, "unsuccessful".into()));
+        assert_eq!(exit(Some(RunFailure::TurnLimit)), (Exit::Unsuccessful, "turn_limit".into()));
+        assert_eq!(exit(Some(RunFailure::Cancelled)), (Exit::Unsuccessful, "cancelled".into()));
+        assert_eq!(exit(Some(RunFailure::Timeout)), (Exit::TimedOut, "timeout".into()));
+        assert_eq!(exit(Some(RunFailure::ProviderRefused)), (Exit::Caller, "provider_refused".into()));
+        assert_eq!(exit(Some(RunFailure::OperatorKeyRefused)), (Exit::Operator, "operator_key_refused".into()));
+        assert!(of_run(&RunReply { success: true, ..RunReply::default() }).is_none());
     }
 }

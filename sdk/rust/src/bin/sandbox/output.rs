@@ -39,6 +39,25 @@ impl Output {
         }
     }
 
+    /// Whether a person reads stdout.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.json && std::io::stdout().is_terminal()
+    }
+
+    /// Whether a person reads stderr.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.watched && !self.json
+    }
+
+    /// What is told beside the result while it comes about; paler where a person reads it.
+    pub(crate) fn aside(&self, text: &str) {
+        if self.is_watched() {
+            eprint!("\x1b[2m{text}\x1b[0m");
+        } else if !self.json {
+            eprint!("{text}");
+        }
+    }
+
     /// The result: `text` for people, `value` for programs.
     pub(crate) fn result(&self, text: &str, value: &impl Serialize) -> Result<(), Failure> {
         let line = if self.json { serde_json::to_string(value).map_err(unprintable)? } else { text.to_owned() };

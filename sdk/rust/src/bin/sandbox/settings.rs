@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use alloy::signers::local::PrivateKeySigner;
 use alloy::transports::http::reqwest::Url;
 use sandbox_process::source::{self, ConfigError, Environment, Overrides};
+use sandbox_protocol::agent::Secret;
 use sandbox_protocol::limits::PTY_TERM_BYTES_MAX;
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::{Account, Chain, Deployment, Sealing};
@@ -104,6 +105,16 @@ impl Settings {
             Some(service) => Ok(service),
             None => Ok(source::required(&self.source, SERVICE)?),
         }
+    }
+
+    /// A secret that a variable holds, of which the command line has only the name.
+    pub(crate) fn secret(&self, name: &str) -> Result<Secret, Failure> {
+        Ok(Secret::new(source::required::<String>(&self.source, name)?))
+    }
+
+    /// Whether what is confided to a job stays hidden.
+    pub(crate) fn seals(&self) -> bool {
+        self.sealing != Sealing::Plain
     }
 
     /// Where this program keeps what it is told.

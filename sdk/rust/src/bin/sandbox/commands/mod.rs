@@ -1,11 +1,13 @@
 //! One function per command: build the request, let the library do it, print.
 
+mod agents;
 mod call;
 mod deploy;
 mod executions;
 mod files;
 mod holdings;
 mod market;
+mod negotiate;
 mod ports;
 mod quotes;
 mod sandboxes;
@@ -32,6 +34,11 @@ pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) 
         Command::Run(args) => sandboxes::run(args, settings, output).await,
         Command::Exec(args) => executions::exec(args, settings, output).await,
         Command::Logs { id, execution } => executions::logs((id, &execution), settings, output).await,
+        Command::Prompt(args) => agents::prompt(*args, settings, output).await,
+        Command::Task(args) => agents::task(*args, settings, output).await,
+        Command::Negotiate(args) => negotiate::negotiate(*args, settings, output).await,
+        Command::Runs(args) => agents::runs(args, settings, output).await,
+        Command::Sessions(args) => agents::sessions(args, settings, output).await,
         Command::Ps { id } => executions::list(id, settings, output).await,
         Command::Kill(args) => executions::kill(args, settings, output).await,
         Command::Files(command) => files::run(command, settings, output).await,

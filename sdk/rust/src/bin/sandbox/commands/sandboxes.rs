@@ -10,6 +10,9 @@ use sandbox_protocol::abi::{
 };
 use sandbox_protocol::http::{AnswerBody, CallBody};
 use sandbox_protocol::{Job, SandboxId};
+use sandbox_sdk::Account;
+use sandbox_sdk::answers::Answers;
+use sandbox_sdk::chain::SubmittedJob;
 use sandbox_sdk::requests::{self, Contents, CreateBuilder, ExecBuilder, JobRequest};
 
 use super::call::{answer_of, save};
@@ -59,6 +62,12 @@ pub(super) fn sandbox_of(spec: SpecArgs) -> Result<CreateBuilder, Failure> {
         .labels(&spec.labels);
     for (name, value) in spec.env {
         builder = builder.env(name, value);
+    }
+    if let Some(backend) = spec.agent_backend {
+        builder = builder.agent_backend(backend);
+    }
+    if let Some(profile) = spec.agent {
+        builder = builder.agent_identifier(profile);
     }
     if let Some(name) = spec.name {
         builder = builder.name(name);
@@ -153,7 +162,7 @@ pub(crate) async fn run(args: RunArgs, settings: &Settings, output: &Output) -> 
         builder = builder.env(name, value);
     }
     if let Some(path) = &args.stdin {
-        builder = builder.stdin(read_stdin(path)?);
+        builder = builder.stdin(read_text(path)?);
     }
     let (service, request) = (args.id.origin.service, builder.build()?);
     let body = answered(service, request, (&args.pay, &args.answer), (settings, output)).await?;
@@ -162,14 +171,23 @@ pub(crate) async fn run(args: RunArgs, settings: &Settings, output: &Output) -> 
 
 /// The proven answer to a job. That of a job which changes what the chain holds is waited for on chain too, since the next
 /// job is judged by that.
-async fn answered(
+pub(super) async fn answered(
     service: u64,
     request: JobRequest,
     (pay, args): (&PayArgs, &AnswerArgs),
     (settings, output): (&Settings, &Output),
 ) -> Result<CallBody, Failure> {
     let answers = settings.answers().await?;
-    let account = answers.account();
+    let submitted = submitted((service, request), pay, (answers.account(), output)).await?;
+    awaited(&answers, &submitted, args).await
+}
+
+/// The job, paid for and in a block.
+pub(super) async fn submitted(
+    (service, request): (u64, JobRequest),
+    pay: &PayArgs,
+    (account, output): (&Account, &Output),
+) -> Result<SubmittedJob, Failure> {
     let submitted = if pay.quote {
         quotes::submit_cheapest(service, request, pay.max_price.as_deref(), (account, output)).await?
     } else {
@@ -177,10 +195,19 @@ async fn answered(
         account.submit_job(service, request).await?
     };
     output.progress(&format!("call {} is in block {}, waiting for its operator", submitted.key, submitted.block));
+    Ok(submitted)
+}
+
+/// Its proven answer.
+pub(super) async fn awaited(
+    answers: &Answers,
+    submitted: &SubmittedJob,
+    args: &AnswerArgs,
+) -> Result<CallBody, Failure> {
     let within = Duration::from_secs(args.within);
     let body = match submitted.request.job {
-        Job::Exec | Job::SshProvision | Job::SshRevoke => answers.wait_for(&submitted, within).await?,
-        _ => answers.wait_until_settled(&submitted, within).await?,
+        Job::Exec | Job::SshProvision | Job::SshRevoke => answers.wait_for(submitted, within).await?,
+        _ => answers.wait_until_settled(submitted, within).await?,
     };
     save(args.save.as_deref(), &body)?;
     Ok(body)
@@ -218,18 +245,18 @@ fn finish_exec(body: &CallBody, output: &Output) -> Result<ExitCode, Failure> {
     }
 }
 
-fn decoded<T>(answer: &AnswerBody) -> Result<T, Failure>
+pub(super) fn decoded<T>(answer: &AnswerBody) -> Result<T, Failure>
 where
     T: alloy::sol_types::SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
 {
     abi::decode(&answer.response).map_err(|_| unreadable())
 }
 
-fn unreadable() -> Failure {
+pub(super) fn unreadable() -> Failure {
     Failure::local("the response cannot be read".into())
 }
 
-fn read_stdin(path: &Path) -> Result<String, Failure> {
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = if path == Path::new("-") {
         std::io::stdin().read_to_string(&mut text).map(drop)
