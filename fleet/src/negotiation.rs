@@ -3,10 +3,10 @@
 //! Every move is argued about in a child of the call, which is made like the sandbox that the caller named. Moves are
 //! independent of each other, and the result has them in the order in which they were given.
 
-use sandbox_protocol::CallKey;
 use sandbox_protocol::agent::negotiation::{
     ConversationLogs, Ledger, Move, MoveReport, Negotiation, NegotiationResult, PolicyScore,
 };
+use sandbox_protocol::{CallKey, Failure, FailureCode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -25,11 +25,14 @@ pub struct Finished {
     pub report: MoveReport,
     /// What separated it from the others; empty where it never ran.
     pub isolation: String,
+    /// Why it never ran.
+    #[serde(default)]
+    pub code: Option<FailureCode>,
 }
 
 impl Finished {
     /// A move that came to nothing, and why.
-    pub fn failed(one: &Move, error: impl Into<String>) -> Self {
+    pub fn failed(one: &Move, failure: Failure) -> Self {
         let move_id = one.move_id.clone();
         let logs = ConversationLogs { move_id: move_id.clone(), ..ConversationLogs::default() };
         let report = MoveReport {
@@ -37,11 +40,11 @@ impl Finished {
             transcript_hash: hash([]),
             logs,
             rounds: 0,
-            error: Some(error.into()),
+            error: Some(failure.message),
             ledger: Ledger::default(),
             warnings: Vec::new(),
         };
-        Self { report, isolation: String::new() }
+        Self { report, isolation: String::new(), code: Some(failure.code) }
     }
 
     /// Whether it has a score.
@@ -71,6 +74,12 @@ pub fn child(parent: &Sandbox, call: CallKey, ticker: &str, one: &Move) -> Resul
     Ok(ChildOrder { parent: call, name, owner, spec, expires_at_block })
 }
 
+/// Why none of these moves ever ran; `None` where one did.
+pub fn never_ran(finished: &[Finished]) -> Option<FailureCode> {
+    let codes = finished.iter().map(|one| one.code);
+    codes.reduce(|first, code| first.filter(|_| code.is_some())).flatten()
+}
+
 /// The result of all moves, which are `finished` in the order in which they were given.
 pub fn result(negotiation: &Negotiation, finished: Vec<Finished>) -> NegotiationResult {
     let hashes = finished.iter().map(|one| one.report.transcript_hash.as_str());
@@ -83,7 +92,7 @@ pub fn result(negotiation: &Negotiation, finished: Vec<Finished>) -> Negotiation
         isolation: Default::default(),
         warnings: Vec::new(),
     };
-    for (one, Finished { report, isolation }) in negotiation.moves.iter().zip(finished) {
+    for (one, Finished { report, isolation, code: _ }) in negotiation.moves.iter().zip(finished) {
         if !isolation.is_empty() {
             result.isolation.insert(one.move_id.clone(), isolation);
         }
@@ -136,13 +145,17 @@ mod tests {
         Move { move_id: move_id.into(), content: "buy".into() }
     }
 
+    fn no_engine() -> Failure {
+        Failure::new(FailureCode::Engine, "no engine")
+    }
+
     fn negotiation(moves: &[&str]) -> Negotiation {
         let moves = moves.iter().map(|id| a_move(id)).collect();
         Negotiation { ticker: "ABC".into(), moves, max_rounds: 1, concurrency: 1, personas: Default::default() }
     }
 
     fn scored(move_id: &str, ledger: Ledger) -> Finished {
-        let mut finished = Finished::failed(&a_move(move_id), "");
+        let mut finished = Finished::failed(&a_move(move_id), no_engine());
         let scores = sandbox_protocol::agent::negotiation::Scores {
             impact: 1,
             feasibility: 1,
@@ -151,7 +164,8 @@ mod tests {
             reasoning: None,
         };
         finished.report.score.scores_by_agent.insert("D1".into(), scores);
-        (finished.report.error, finished.report.ledger, finished.isolation) = (None, ledger, "runc".into());
+        (finished.report.error, finished.report.ledger) = (None, ledger);
+        (finished.isolation, finished.code) = ("runc".into(), None);
         finished
     }
 
@@ -180,7 +194,7 @@ mod tests {
     fn a_result_has_every_move_in_its_order_and_says_what_came_to_nothing() {
         let priced = Ledger { logical_calls: 7, input_tokens: 3, cost_micro_usd: Some(5), ..Ledger::default() };
         let finished =
-            vec![scored("m2", priced.clone()), Finished::failed(&a_move("m1"), "no engine"), scored("m3", priced)];
+            vec![scored("m2", priced.clone()), Finished::failed(&a_move("m1"), no_engine()), scored("m3", priced)];
         let found = result(&negotiation(&["m2", "m1", "m3"]), finished.clone());
         let ids: Vec<_> = found.policy_scores.iter().map(|score| score.move_id.as_str()).collect();
         assert_eq!(ids, ["m2", "m1", "m3"]);
@@ -191,6 +205,7 @@ mod tests {
         let hashes: String = finished.iter().map(|one| one.report.transcript_hash.as_str()).collect();
         assert_eq!(found.transcript_hash, hash([hashes.as_str()]));
         assert_eq!(finished.iter().filter(|one| one.is_scored()).count(), 2);
+        assert_eq!((never_ran(&finished), never_ran(&finished[1..2])), (None, Some(FailureCode::Engine)));
     }
 
     #[test]
