@@ -1,5 +1,7 @@
 //! Ports without a world behind them, for tests: what exists is a set in memory, and each may be told to fail.
 
+mod agents;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,8 +17,10 @@ use crate::keys::SshKeys;
 use crate::ports::{
     Containers, Egress, Pipe, PortError, Sandboxes, SidecarError, Sidecars, Snapshot, SnapshotOrder, Snapshots,
 };
-use crate::request::{Env, Resources, SandboxSpec, SnapshotUri};
+use crate::request::{AgentChoice, Env, Resources, SandboxSpec, SnapshotUri};
 use crate::sandbox::{Instance, Phase, Sandbox, SidecarToken};
+
+pub use agents::FakeAgents;
 
 /// Who the sandboxes of this world are of.
 pub const OWNER: Address = Address::repeat_byte(1);
@@ -136,6 +140,7 @@ pub fn sandbox(call: u64) -> Sandbox {
             egress: String::new(),
             name: String::new(),
             labels: BTreeMap::new(),
+            agent: AgentChoice::default(),
         },
         expires_at_block: None,
         warned: false,

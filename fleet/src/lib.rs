@@ -16,6 +16,7 @@ mod handle;
 mod keeper;
 pub mod keys;
 pub mod limits;
+pub mod negotiation;
 pub mod ports;
 pub mod pricing;
 pub mod request;

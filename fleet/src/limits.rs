@@ -33,3 +33,7 @@ pub const SANDBOX_LABEL_BYTES_MAX: usize = 128;
 pub const IDLE_TIMEOUT_S_MIN: u64 = 10;
 /// Most idle time that may be asked for: 30 days.
 pub const IDLE_TIMEOUT_S_MAX: u64 = 30 * 24 * 3_600;
+/// Length of a model's name.
+pub const MODEL_NAME_BYTES_MAX: usize = 256;
+/// Memory of a sandbox that a move of a negotiation is argued about in, in MiB.
+pub const NEGOTIATION_MEMORY_MB: u64 = 2_048;

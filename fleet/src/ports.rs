@@ -3,6 +3,9 @@
 use std::error::Error;
 
 use async_trait::async_trait;
+use sandbox_protocol::agent::event::RunEvent;
+use sandbox_protocol::agent::negotiation::NegotiateBody;
+use sandbox_protocol::agent::{RunReply, RunSummary, TaskBody};
 use sandbox_protocol::exec::{ExecBody, ExecReply};
 use sandbox_protocol::{Failure, FailureCode};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,6 +61,60 @@ pub trait Sidecars: Send + Sync + 'static {
     /// # Errors
     /// [`SidecarError::NotSent`].
     async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError>;
+}
+
+/// The agents inside the sandboxes.
+#[async_trait]
+pub trait Agents: Send + Sync + 'static {
+    /// Runs a prompt or task to its end, or attaches to the one that runs or ran under the same id.
+    ///
+    /// # Errors
+    /// [`SidecarError`].
+    async fn run(&self, instance: &Instance, turns: Turns, body: TaskBody) -> Result<RunReply, SidecarError>;
+
+    /// Argues about a move, or attaches to it where its id is known, and tells of it from the beginning. Its end is asked
+    /// for by [`Agents::summary`].
+    ///
+    /// # Errors
+    /// [`SidecarError`].
+    async fn negotiate(&self, instance: &Instance, body: NegotiateBody) -> Result<Box<dyn RunEvents>, SidecarError>;
+
+    /// Where a run stands.
+    ///
+    /// # Errors
+    /// [`SidecarError`].
+    async fn summary(&self, instance: &Instance, run: &str) -> Result<RunSummary, SidecarError>;
+
+    /// Has a run end. Repeatable.
+    ///
+    /// # Errors
+    /// [`SidecarError`].
+    async fn cancel(&self, instance: &Instance, run: &str) -> Result<(), SidecarError>;
+
+    /// What is in a file of the workspace.
+    ///
+    /// # Errors
+    /// [`SidecarError`].
+    async fn file(&self, instance: &Instance, path: &str) -> Result<Vec<u8>, SidecarError>;
+}
+
+/// Turns that an agent takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turns {
+    /// A prompt's.
+    One,
+    /// A task's.
+    Many,
+}
+
+/// What is told of a run.
+#[async_trait]
+pub trait RunEvents: Send {
+    /// The next event; `None` where the stream ended.
+    ///
+    /// # Errors
+    /// [`SidecarError::Unreachable`].
+    async fn next(&mut self) -> Result<Option<RunEvent>, SidecarError>;
 }
 
 /// Bytes both ways.
@@ -143,7 +200,7 @@ impl PortError {
     }
 }
 
-/// Why a sidecar did not run a command.
+/// Why a sidecar did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
     /// The command was begun, and what became of it is not known any more.
@@ -156,8 +213,11 @@ pub enum SidecarError {
     #[error("the sidecar is of an older release")]
     Outdated,
     /// Too much runs in the sandbox.
-    #[error("too many commands run in the sandbox")]
+    #[error("too much runs in the sandbox")]
     Busy,
+    /// It has nothing of that kind.
+    #[error("{0}")]
+    NotOffered(Failure),
     /// It could not be reached; the command was not sent.
     #[error("the sidecar cannot be reached")]
     NotSent(#[source] Box<dyn Error + Send + Sync>),

@@ -1,6 +1,8 @@
 //! What a request means: defaults filled in, bounds kept, reserved keys understood, everything else refused by name.
 
-use std::collections::BTreeMap;
+mod agent;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use sandbox_protocol::abi::{ExecRequest, SandboxCreateRequest};
 use sandbox_protocol::limits::{
@@ -17,6 +19,8 @@ use crate::limits::{
     SNAPSHOT_URI_BYTES_MAX,
 };
 use crate::ports::SnapshotOrder;
+
+pub use agent::{AgentChoice, BACKENDS, Errand, ErrandKind, prompt, task};
 
 /// Environment variables by name.
 pub type Env = BTreeMap<String, String>;
@@ -74,6 +78,9 @@ pub struct SandboxSpec {
     /// What its customer notes on it.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// What does its prompts and tasks that name nothing else.
+    #[serde(default)]
+    pub agent: AgentChoice,
 }
 
 /// Where a snapshot is or is to be: `s3://`, `ipfs://`, `https://`, `http://` or `file://`, and what the stores make of the rest.
@@ -155,6 +162,8 @@ pub struct Menu {
     pub idle_timeout_s_default: Option<u64>,
     /// Whether customers may come over SSH.
     pub ssh: bool,
+    /// Names of the agent profiles, besides the one that is meant where none is named.
+    pub profiles: BTreeSet<String>,
 }
 
 /// Which images an operator runs.
@@ -170,7 +179,7 @@ impl Menu {
     /// One image, and no choice.
     pub fn of(image: impl Into<String>) -> Self {
         let images = Images { default: image.into(), allowed: Vec::new() };
-        Self { images, runtimes: Vec::new(), idle_timeout_s_default: None, ssh: false }
+        Self { images, runtimes: Vec::new(), idle_timeout_s_default: None, ssh: false, profiles: BTreeSet::new() }
     }
 
     fn image(&self, asked: Option<String>) -> Result<String, Failure> {
@@ -222,7 +231,7 @@ pub struct Command {
 /// # Errors
 /// A [`Failure`] of outcome 1 with the first field that cannot be had.
 pub fn sandbox_spec(request: &SandboxCreateRequest, menu: &Menu) -> Result<SandboxSpec, Failure> {
-    refuse_what_is_not_offered(request)?;
+    let agent = AgentChoice::parse(&request.agent_backend, &request.agent_identifier, menu)?;
     created_with_key(request, menu)?;
     let resources = Resources {
         cpu_cores: bounded("cpu_cores", request.cpu_cores, CPU_CORES_DEFAULT, 1..=CPU_CORES_MAX)?,
@@ -242,6 +251,7 @@ pub fn sandbox_spec(request: &SandboxCreateRequest, menu: &Menu) -> Result<Sandb
         egress: take("SANDBOX_EGRESS_ALLOW").unwrap_or_default(),
         name: name(take("SANDBOX_NAME").unwrap_or_default())?,
         labels: labels(&take("SANDBOX_LABELS").unwrap_or_default())?,
+        agent,
     };
     if let Some(key) = reserved.keys().next() {
         return Err(Failure::new(FailureCode::Unsupported, format!("env_json: {key} is not offered")));
@@ -302,12 +312,6 @@ pub fn command(request: ExecRequest) -> Result<Command, Failure> {
     let sandbox = SandboxId::from_endpoint(&request.sidecar_endpoint).map_err(|error| bad(error.to_string()))?;
     let timeout_ms = if request.timeout_ms == 0 { EXEC_TIMEOUT_MS_DEFAULT } else { request.timeout_ms };
     Ok(Command { sandbox, line: request.command, cwd: request.cwd, env, stdin: request.stdin, timeout_ms })
-}
-
-/// A field that would be ignored is refused instead: a customer pays for what it asked, or gets a reason.
-fn refuse_what_is_not_offered(request: &SandboxCreateRequest) -> Result<(), Failure> {
-    let agent = !request.agent_backend.is_empty() || !request.agent_identifier.is_empty();
-    if agent { Err(not_offered("agent_backend and agent_identifier")) } else { Ok(()) }
 }
 
 fn not_offered(fields: &str) -> Failure {
@@ -402,7 +406,8 @@ mod tests {
 
     fn menu() -> Menu {
         let images = Images { default: "sidecar:1".into(), allowed: vec!["extra:2".into()] };
-        Menu { images, runtimes: vec!["runsc".into()], idle_timeout_s_default: Some(900), ssh: true }
+        let profiles = BTreeSet::from(["reviewer".to_owned()]);
+        Menu { images, runtimes: vec!["runsc".into()], idle_timeout_s_default: Some(900), ssh: true, profiles }
     }
 
     fn create(change: impl FnOnce(&mut SandboxCreateRequest)) -> Result<SandboxSpec, String> {
@@ -523,11 +528,27 @@ mod tests {
     fn what_is_not_offered_is_refused_and_not_ignored() {
         for refused in [
             create(|request| request.env_json = r#"{"SANDBOX_RUNTIME":"kata"}"#.into()),
-            create(|request| request.agent_backend = "opencode".into()),
             create(|request| request.env_json = "sealed:v1:AAAA".into()),
         ] {
             assert!(refused.unwrap_err().starts_with("unsupported: "));
         }
+    }
+
+    #[test]
+    fn a_sandbox_has_an_agent_of_those_that_there_are() {
+        let with = |backend: &str, identifier: &str| {
+            let spec = create(|request| {
+                request.agent_backend = backend.into();
+                request.agent_identifier = identifier.into();
+            });
+            spec.map(|spec| (spec.agent.backend, spec.agent.profile))
+        };
+        for backend in BACKENDS.into_iter().chain([""]) {
+            assert_eq!(with(backend, "reviewer"), Ok((backend.into(), "reviewer".into())));
+        }
+        assert_eq!(with("", "default"), Ok((String::new(), "default".into())));
+        assert!(with("Native", "").unwrap_err().starts_with("unknown_backend: agent_backend "));
+        assert!(with("", "critic").unwrap_err().starts_with("unknown_profile: agent_identifier "));
     }
 
     #[test]

@@ -43,7 +43,7 @@ use crate::chain::until_answered;
 use crate::config::Config;
 use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
 use crate::intake::Intake;
-use crate::jobs::{self, Desk, DeskParts, Fence, JobQueue, Ticket};
+use crate::jobs::{self, Conductor, Desk, DeskParts, Fence, JobQueue, NotHere, Ticket};
 use crate::limits::{
     FEE_BUMP_AFTER, FINISH_TIMEOUT, HEAD_AGE_S_MAX, MINED_WITHIN, POOL_EMPTY_TIMEOUT, TRANSACTION_GAS_MAX,
 };
@@ -54,6 +54,7 @@ use crate::places::{Places, TooDeep};
 use crate::records::{Records, RecordsError};
 use crate::sidecars::SocketSidecars;
 use crate::ssh::{Front, FrontError, LettingIn, SshOffer};
+use crate::stories::Stories;
 
 /// Why the node does not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -220,7 +221,10 @@ impl Node {
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
         let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
-        door.open(served(operations, &config, &key, height.clone(), (&snapshots, &sidecars, &ssh)))?;
+        let stories = Stories::default();
+        let conductor = conductor(&operations, &sidecars, &stories);
+        let inside = (&snapshots, &sidecars, &ssh);
+        door.open(Api { stories, ..served(operations, &config, &key, height.clone(), inside) })?;
 
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
@@ -229,6 +233,8 @@ impl Node {
             key,
             records,
             fleet,
+            agents: sidecars.clone(),
+            conductor,
             sidecars,
             snapshots,
             menu: config.engine.menu,
@@ -324,7 +330,8 @@ fn served(
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
     let url = config.offer.api_url.clone();
     let (snapshots, sidecars, ssh) = (snapshots.clone(), sidecars.clone(), ssh.clone());
-    Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars, ssh }
+    let stories = Stories::default();
+    Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars, ssh, stories }
 }
 
 /// What quotes are made with.
@@ -402,6 +409,17 @@ impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
 
     fn should_exit_after_registration(&self) -> bool {
         false
+    }
+}
+
+/// Who conducts negotiations.
+fn conductor(parts: &Operations, sidecars: &Arc<SocketSidecars>, stories: &Stories) -> Conductor {
+    Conductor {
+        fleet: parts.fleet.clone(),
+        agents: sidecars.clone(),
+        records: parts.records.clone(),
+        stories: stories.clone(),
+        in_process: Arc::new(NotHere),
     }
 }
 

@@ -3,10 +3,11 @@
 //! The names of the Blueprint SDK (`HTTP_RPC_URL`, `KEYSTORE_URI`, `BLUEPRINT_ID`, …) are used where it has one, so that
 //! the same environment starts the node alone and under the Blueprint Manager.
 
+mod agents;
 mod operations;
 mod ssh;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use sandbox_process::logging::Format;
 use sandbox_process::source::{ConfigError, Source, optional, or_default, required, switch, words};
 use sandbox_protocol::limits::{TOKEN_LIFE_S_DEFAULT, TOKEN_LIFE_S_MAX};
 
+pub(crate) use agents::AgentsConfig;
 pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, read_keystore};
 pub(crate) use ssh::{SshConfig, read_overlap as read_ssh_overlap};
 
@@ -53,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) offer: OfferConfig,
     pub(crate) engine: EngineConfig,
     pub(crate) outside: OutsideConfig,
+    /// What is offered for language-model work.
+    pub(crate) agents: AgentsConfig,
     /// The SSH gateway, where there is one.
     pub(crate) ssh: Option<SshConfig>,
     /// Register, serve nothing: what the Blueprint Manager asks of a blueprint before there is a service.
@@ -121,6 +125,8 @@ pub(crate) struct EngineConfig {
     /// Containers that are started before they are asked for.
     pub(crate) pool_size: usize,
     pub(crate) menu: Menu,
+    /// What sidecars are given besides, as `NAME=value`.
+    pub(crate) settings: Vec<String>,
 }
 
 /// How the process logs.
@@ -139,6 +145,9 @@ impl Config {
         let ssh = ssh::read_ssh(source, &offer.api_url)?;
         let mut engine = read_engine(source)?;
         engine.menu.ssh = ssh.is_some();
+        let agents = agents::read_agents(source)?;
+        engine.menu.profiles.clone_from(&agents.profiles);
+        engine.settings.clone_from(&agents.settings);
         Ok(Self {
             chain: read_chain(source)?,
             keystore: read_keystore(source)?,
@@ -152,6 +161,7 @@ impl Config {
             offer,
             engine,
             outside: OutsideConfig::read(source)?,
+            agents,
             ssh,
             register_only: switch(source, "REGISTRATION_MODE_ON")?,
             bridge_socket: bridge_socket(source)?,
@@ -301,6 +311,7 @@ fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
         runtimes: words(source, "SANDBOX_RUNTIMES_ALLOWED"),
         idle_timeout_s_default: Some(or_default(source, "IDLE_TIMEOUT_SECONDS", 0)?).filter(|seconds| *seconds != 0),
         ssh: false,
+        profiles: BTreeSet::new(),
     };
     Ok(EngineConfig {
         host,
@@ -308,6 +319,7 @@ fn read_engine(source: &impl Source) -> Result<EngineConfig, ConfigError> {
         disk_quota: or_default(source, "DISK_QUOTA", DiskQuota::Loop)?,
         pool_size: read_pool_size(source)?,
         menu,
+        settings: Vec::new(),
     })
 }
 

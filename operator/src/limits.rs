@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sandbox_protocol::limits::{
     EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_MAX, FSP_CUT_BYTES_MAX, FSP_POOL_OVERFLOW_DEFAULT, FSP_POOL_SIZE_DEFAULT,
-    FSP_QUEUED_MAX, FSP_RUNNING_MAX, JOB_INPUT_BYTES_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX,
-    WALLET_SIGNATURE_BYTES_MAX,
+    FSP_QUEUED_MAX, FSP_RUNNING_MAX, JOB_INPUT_BYTES_MAX, NEGOTIATION_MOVES_MAX, NEGOTIATION_ROUNDS_MAX,
+    SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX, WALLET_SIGNATURE_BYTES_MAX,
 };
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
@@ -164,6 +164,26 @@ pub(crate) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1_700);
 pub(crate) const ATTACH_ATTEMPTS_MAX: u32 = 5;
 /// Time for a command beyond its own: to reach its sidecar, also when that must be started first.
 pub(crate) const EXEC_SLACK: Duration = Duration::from_secs(60);
+/// Time for a prompt or task beyond its own: to reach its sidecar, and to wait there for its turn.
+pub(crate) const RUN_SLACK: Duration = Duration::from_secs(60);
+/// Time for a sidecar to begin to tell of a run, to say where one stands, or to have it end.
+pub(crate) const RUN_ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Time without a word, not even a sign of life, after which a run is asked for anew.
+pub(crate) const RUN_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of what came of a run: a move's conversations are in it.
+pub(crate) const RUN_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Bytes of one event of a run.
+pub(crate) const RUN_EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Sandboxes of a negotiation that are made or removed while as many moves as may are argued about.
+pub(crate) const NEGOTIATION_AHEAD_MAX: usize = 2;
+/// Time for a move beyond that of its negotiation: to tell what it came to.
+pub(crate) const NEGOTIATION_SLACK: Duration = Duration::from_secs(30);
+/// Time for a move's sandbox to be removed; the result does not wait longer.
+pub(crate) const NEGOTIATION_CLEAR_TIMEOUT: Duration = Duration::from_secs(20);
+/// Calls whose events are remembered; the oldest beyond go.
+pub(crate) const STORIES_MAX: usize = 256;
+/// Events of one call that are remembered: more than a negotiation of most rounds and moves has.
+pub(crate) const STORY_EVENTS_MAX: usize = 4_096;
 /// Pause before it is asked again.
 pub(crate) const ATTACH_PAUSE: Duration = Duration::from_millis(500);
 
@@ -299,6 +319,12 @@ pub(crate) const DIRECTORY_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const DIRECTORY_LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Calls at their end whose records are kept, with the answers. The oldest beyond go.
 pub(crate) const FINAL_CALLS_MAX: usize = 100_000;
+/// Length of the file with the agent profiles: every sandbox is given it as a variable, which Linux bounds at 128 KiB.
+pub(crate) const AGENT_PROFILES_BYTES_MAX: usize = 64 * 1024;
+/// Length of a setting of the model's, for the same reason.
+pub(crate) const MODEL_SETTING_BYTES_MAX: usize = 16 * 1024;
+/// Least tokens that a model takes at once.
+pub(crate) const MODEL_CONTEXT_TOKENS_MIN: u32 = 1_024;
 /// Events of sandboxes that are kept. The oldest beyond go.
 pub(crate) const EVENTS_MAX: u64 = 100_000;
 /// Records that go at a time.
@@ -357,5 +383,6 @@ const _: () = assert!(API_STREAMS_EACH_MAX < API_STREAMS_MAX && API_STREAMS_MAX 
 const _: () = assert!(API_TUNNELS_EACH_MAX < API_TUNNELS_MAX && API_RELAYS_EACH_MAX < API_RELAYS_MAX);
 const _: () = assert!(API_RELAY_FAREWELL_MAX.as_millis() < DRAIN_TIMEOUT.as_millis());
 const _: () = assert!(API_PROXY_ANSWER_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
+const _: () = assert!(NEGOTIATION_MOVES_MAX * (2 * NEGOTIATION_ROUNDS_MAX as usize + 4) < STORY_EVENTS_MAX);
 const _: () = assert!(TOKENS_EACH_MAX < TOKENS_MAX && TOKEN_LIFE_S_MIN <= TOKEN_LIFE_S_DEFAULT);
 const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_DEFAULT <= QUOTE_LIFE_S_MAX);

@@ -26,6 +26,7 @@ mod places;
 mod records;
 mod sidecars;
 mod ssh;
+mod stories;
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -51,6 +51,9 @@ pub struct CallBody {
     pub job: u8,
     /// Where it is on its road.
     pub status: CallStatus,
+    /// Id of its run, for prompts and tasks: while it goes on it is followed in the sandbox, at `/runs/{id}/events`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The answer, unless pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerBody>,

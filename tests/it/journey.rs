@@ -82,7 +82,7 @@ async fn a_sandbox_is_as_hardened_as_promised() -> Result<()> {
     assert_eq!(host["Memory"], 1024 * 1024 * 1024);
     assert_eq!(host["MemorySwap"], host["Memory"]);
     assert_eq!(host["NanoCpus"], 1_000_000_000);
-    assert_eq!(found["Mounts"].as_array().map(Vec::len), Some(3));
+    assert_eq!(found["Mounts"].as_array().map(Vec::len), Some(4));
 
     for (script, expected) in [
         ("id -u; id -G", "1000\n1000\n"),
@@ -90,6 +90,7 @@ async fn a_sandbox_is_as_hardened_as_promised() -> Result<()> {
         ("touch /etc/x 2>/dev/null || echo read-only", "read-only\n"),
         ("ls /sys/class/net", "lo\n"),
         ("ls /run/sandbox 2>/dev/null || echo closed", "closed\n"),
+        ("ls /storage 2>/dev/null || echo closed", "closed\n"),
         ("env | grep -c SIDECAR", "0\n"),
         ("cat /proc/[0-9]*/environ 2>/dev/null | grep -ac SIDECAR_AUTH", "0\n"),
         ("pwd; touch f && stat -c %U f; cd && pwd", "/workspace\nagent\n/home/agent\n"),

@@ -28,7 +28,8 @@ use super::session::Session;
 use super::{ApiError, now, page};
 use crate::limits::API_UNKNOWN_WAITS_MAX;
 use crate::records::{Answer, CallPlace, CallRecord, Progress, Records};
-use follow::{Follower, Stage};
+use crate::stories::Stories;
+use follow::{Follower, Told};
 
 const TOO_MANY: &str = "too many wait for calls that are not known here yet";
 
@@ -39,6 +40,7 @@ pub(super) struct Calls {
     /// Waits for calls that are not known yet, which anybody may do.
     unknown_waits: Semaphore,
     seats: Seats,
+    stories: Stories,
     stop: CancellationToken,
 }
 
@@ -52,8 +54,13 @@ struct Want {
 
 impl Calls {
     /// Calls of `records`, for those who prove to the one that is `asked` who they are.
-    pub(super) const fn new(records: Records, asked: Asked, seats: Seats, stop: CancellationToken) -> Self {
-        Self { records, asked, unknown_waits: Semaphore::const_new(API_UNKNOWN_WAITS_MAX), seats, stop }
+    pub(super) const fn new(
+        (records, stories): (Records, Stories),
+        asked: Asked,
+        seats: Seats,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { records, asked, unknown_waits: Semaphore::const_new(API_UNKNOWN_WAITS_MAX), seats, stories, stop }
     }
 }
 
@@ -64,13 +71,14 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Calls>> {
 
 /// Shows a call of the caller's with its answer and the signed receipt, waiting for it if asked to. Who accepts
 /// `text/event-stream` gets an event for each state that the call comes to (`queued`, `running`, `answered`, `settled`; data:
-/// CallBody, id: 1 to 4), up to `until`; `wait` is then the time that a call may take to come in.
+/// CallBody), up to `until`, and in between what a negotiation tells (`sandbox_round`, `sandbox_scored`, `sandbox_failed`,
+/// `warning`, `layer_complete`); `wait` is then the time that a call may take to come in.
 #[utoipa::path(
     get, path = "/v1/services/{service}/calls/{call}", operation_id = "call", tag = "calls",
     security(("token" = []), ("proof" = [])),
     params(
         ("service" = u64, Path, description = "Service id"), ("call" = u64, Path, description = "Call id"), CallQuery,
-        ("Last-Event-ID" = Option<u64>, Header, description = "The last state that the reader of a stream was told of"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The id of the last event that the reader of a stream has"),
     ),
     responses(
         (status = 200, description = "Where the call is", content(
@@ -98,7 +106,7 @@ async fn show(
     };
     let (want, wait) = (Want { key, caller, until }, Duration::from_secs(wait));
     if follow::is_asked(&headers) {
-        let told = taken_up(&headers)?.and_then(Stage::of_id);
+        let told = taken_up(&headers)?.map(Told::of_id).unwrap_or_default();
         let seat = calls.seats.take(caller)?;
         // Refused here, it is refused by its status.
         calls.far_enough(Want { until: CallStatus::Pending, ..want }, wait).await?;
@@ -195,7 +203,9 @@ fn body(call: &CallRecord) -> Result<CallBody, ApiError> {
         | Progress::Dropped { .. } => None,
     };
     let answer = call.answer().map(|answer| answer_body(call.job, answer, transaction)).transpose()?;
-    Ok(CallBody { service: call.key.service, call: call.key.call, job: call.job, status, answer })
+    let has_run = matches!(Job::from_id(call.job), Some(Job::Prompt | Job::Task));
+    let run = has_run.then(|| call.execution());
+    Ok(CallBody { service: call.key.service, call: call.key.call, job: call.job, status, run, answer })
 }
 
 fn answer_body(job: u8, answer: &Answer, transaction: Option<B256>) -> Result<AnswerBody, ApiError> {
@@ -225,6 +235,7 @@ mod tests {
     use hyper::service::Service as _;
     use hyper_util::service::TowerToHyperService;
     use sandbox_protocol::abi::JobError;
+    use sandbox_protocol::agent::event::Told as RunTold;
     use sandbox_protocol::http::ErrorBody;
     use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt};
     use sandbox_protocol::{Failure, FailureCode};
@@ -256,7 +267,8 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (records, guard) = Records::open(dir.path()).unwrap();
             let stop = CancellationToken::new();
-            let calls = Arc::new(Calls::new(records.clone(), ASKED, Seats::new(STREAMS), stop.clone()));
+            let parts = (records.clone(), Stories::default());
+            let calls = Arc::new(Calls::new(parts, ASKED, Seats::new(STREAMS), stop.clone()));
             let route = TowerToHyperService::new(Router::from(routes().with_state(calls.clone())));
             Self { records, stop, route, calls, caller: PrivateKeySigner::random(), _kept: (guard, dir) }
         }
@@ -412,6 +424,39 @@ mod tests {
         assert_eq!(told(&desk, "until=settled", None).await, Ok("answered 3".into()), "it comes no further");
         assert_eq!(told(&desk, "", Some(3)).await, Ok(String::new()), "told already");
         assert_eq!(told(&desk, "until=pending", Some(1)).await, Ok("answered 3".into()));
+    }
+
+    #[tokio::test]
+    async fn a_stream_tells_what_is_told_of_the_work_before_the_answer_and_goes_on_behind_what_is_known() {
+        let desk = Desk::new();
+        let scored = |number: u64| RunTold::SandboxScored {
+            move_id: format!("m{number}"),
+            score: 12,
+            breakdown: Default::default(),
+        };
+        let stories = &desk.calls.stories;
+        desk.records.put_call(&desk.call(Progress::Begun { block: 6 })).await.unwrap();
+        stories.begin(KEY, 1, 1);
+        stories.tell(KEY, scored(1), 1);
+        let mut following = std::pin::pin!(told(&desk, "", None));
+        assert!(futures::poll!(following.as_mut()).is_pending());
+        let (stream, ()) = tokio::join!(following, async {
+            stories.tell(KEY, scored(2), 1);
+            let refused = Progress::Refused { answer: answer(), reason: "x".into() };
+            desk.records.put_call(&desk.call(refused)).await.unwrap();
+        });
+        let stream = stream.unwrap();
+        assert_eq!(stream, "running 2 sandbox_scored 10 sandbox_scored 18 answered 19");
+        assert_eq!(told(&desk, "", Some(10)).await, Ok("sandbox_scored 18 answered 19".into()));
+        assert_eq!(told(&desk, "", Some(19)).await, Ok(String::new()));
+    }
+
+    #[tokio::test]
+    async fn a_call_says_what_its_run_is_called() {
+        let desk = Desk::new();
+        let call = CallRecord { job: Job::Task.id(), ..desk.call(Progress::Seen) };
+        assert_eq!(body(&call).unwrap().run, Some(call.execution()));
+        assert_eq!(body(&desk.call(Progress::Seen)).unwrap().run, None);
     }
 
     #[tokio::test]

@@ -63,6 +63,7 @@ use crate::limits::{
 use crate::metrics::Metrics;
 use crate::records::Records;
 use crate::ssh::SshOffer;
+use crate::stories::Stories;
 
 use auth::Auth;
 pub(crate) use auth::NoHost;
@@ -113,6 +114,7 @@ pub(crate) struct Api {
     pub(crate) quoting: Arc<Quoting>,
     /// Where customers come over SSH, if they may.
     pub(crate) ssh: Option<SshOffer>,
+    pub(crate) stories: Stories,
 }
 
 /// The door of the API, open from the first moment on.
@@ -162,14 +164,14 @@ impl Door {
 
 /// The routes, as a value.
 fn router(api: Api, config: &ApiConfig, upgraded: &Upgraded) -> Result<Router, NoHost> {
-    let Api { chain, records, fleet, snapshots, sidecars, head, metrics, me, url, quoting, ssh } = api;
+    let Api { chain, records, fleet, snapshots, sidecars, head, metrics, me, url, quoting, ssh, stories } = api;
     let stop = &upgraded.stop;
     let trusted = config.trusted_proxies.clone();
     let proxy = Proxy::new((fleet.clone(), sidecars, records.clone()), &url, trusted, upgraded.clone());
     let deployment = chain.deployment();
     let asked = Asked { operator: me, chain_id: deployment.chain_id, core: deployment.core };
     let seats = Seats::new(STREAMS);
-    let calls = Calls::new(records.clone(), asked, seats.clone(), stop.clone());
+    let calls = Calls::new((records.clone(), stories), asked, seats.clone(), stop.clone());
     let auth = Auth::new(&url, config.token_life_s, records.clone(), chain)?;
     let open_head = head.clone();
     let open = Open { fleet: fleet.clone(), head, metrics, stop: stop.clone() };

@@ -68,7 +68,7 @@ impl Desk {
         let metrics = Metrics::new().unwrap();
         let open = Open { fleet: fleet.clone(), head: watch::channel(5).1, metrics, stop: stop.clone() };
         let asked = Asked { operator: Address::ZERO, chain_id: 1, core: Address::ZERO };
-        let calls = Calls::new(records.clone(), asked, Seats::new(STREAMS), stop.clone());
+        let calls = Calls::new((records.clone(), Stories::default()), asked, Seats::new(STREAMS), stop.clone());
         let routes = Router::from(open::routes().with_state(Arc::new(open)))
             .merge(calls::routes().with_state(Arc::new(calls)))
             .merge(sandboxes::routes().with_state(Arc::new(Holdings::new(fleet.clone(), world))))

@@ -16,7 +16,7 @@ use blueprint_sdk::runner::config::BlueprintEnvironment;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use sandbox_fleet::admission::Capacity;
-use sandbox_fleet::fakes::{FakeWorld, sandbox};
+use sandbox_fleet::fakes::{FakeAgents, FakeWorld, sandbox};
 use sandbox_fleet::ports::{Pipe, PortError, SidecarError, Sidecars};
 use sandbox_fleet::request::{Menu, Resources};
 use sandbox_fleet::sandbox::Instance;
@@ -39,9 +39,10 @@ use crate::chain::sender::Sender;
 use crate::config::KeystoreConfig;
 use crate::failpoint::Failpoint;
 use crate::intake::Intake;
-use crate::jobs::{Desk, DeskParts, Fence, JobQueue};
+use crate::jobs::{Conductor, Desk, DeskParts, Fence, JobQueue, NotHere};
 use crate::metrics::Metrics;
 use crate::records::{CallRecord, Progress, Records};
+use crate::stories::Stories;
 
 const ROUNDS: u64 = 6;
 const JOBS: u64 = 1_000;
@@ -120,7 +121,17 @@ impl Road {
         let (fleet, keeping) = fleet(&world).await;
         let keystore = KeystoreConfig { uri: "unused".into(), password_file: None };
         let seal_keys = SealKeys::of(&keystore, &key);
+        let agents = Arc::new(FakeAgents::default());
+        let conductor = Conductor {
+            fleet: fleet.clone(),
+            agents: agents.clone(),
+            records: records.clone(),
+            stories: Stories::default(),
+            in_process: Arc::new(NotHere),
+        };
         let desk = Desk::new(DeskParts {
+            agents,
+            conductor,
             chain: chain.clone(),
             key,
             seal_keys,

@@ -1,12 +1,13 @@
 //! The container that a sandbox is, and the proof that the engine made it so.
 //!
 //! Root inside, with the four capabilities by which the sidecar becomes the customer's user and signals it; nothing of
-//! the customer runs as root. No network, a read-only root, no other mounts than the two directories of its disk and
+//! the customer runs as root. No network, a read-only root, no other mounts than the three directories of its disk and
 //! the one of its socket. A setting is written once, in [`container`]; [`verify`] compares what runs against the same
 //! value.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use alloy::primitives::B256;
 use bollard::models::{
@@ -26,8 +27,10 @@ const SOCKET_DIR_INSIDE: &str = "/run/sandbox";
 const HOSTNAME: &str = "sandbox";
 const WORKSPACE: &str = "/workspace";
 const HOME: &str = "/home/agent";
-/// Where the two directories of a disk are inside.
-pub(super) const INSIDE: [&str; 2] = [WORKSPACE, HOME];
+/// What the sidecar keeps for itself: nobody else inside reads it.
+const STORAGE: &str = "/storage";
+/// Where the directories of a disk are inside.
+pub(super) const INSIDE: [&str; 3] = [WORKSPACE, HOME, STORAGE];
 const CAPABILITIES: [&str; 4] = ["CHOWN", "KILL", "SETGID", "SETUID"];
 const TMP_OPTIONS: &str = "rw,nosuid,nodev,size=256m,mode=1777";
 const MIB: i64 = 1024 * 1024;
@@ -41,6 +44,11 @@ const RUN_DIR_LABEL: &str = "sandbox.run_dir";
 pub(super) const VESSEL_LABEL: &str = "sandbox.vessel";
 /// Label with the kind of its disk.
 const DISK_LABEL: &str = "sandbox.disk";
+/// Label of those whose disk has a directory of the sidecar's own, with its place inside.
+const STORAGE_LABEL: &str = "sandbox.storage";
+
+/// Of the directories, those that are the customer's come first.
+pub(super) const CUSTOMERS: usize = 2;
 
 /// The variable that a sidecar's token is in.
 const TOKEN_VARIABLE: &str = "SIDECAR_AUTH_TOKEN";
@@ -50,8 +58,28 @@ const TOKEN_VARIABLE: &str = "SIDECAR_AUTH_TOKEN";
 pub(super) enum Storage {
     /// A disk.
     Disk(DiskQuota),
-    /// Two volumes of the engine's without a quota: how containers were made before.
+    /// A disk without a directory of the sidecar's own: how containers were made before.
+    SharedDisk(DiskQuota),
+    /// Two volumes of the engine's without a quota: how they were made before that.
     Volumes,
+}
+
+impl Storage {
+    /// How it is kept to its size.
+    pub(super) const fn quota(self) -> Option<DiskQuota> {
+        match self {
+            Self::Disk(quota) | Self::SharedDisk(quota) => Some(quota),
+            Self::Volumes => None,
+        }
+    }
+
+    /// How many of the directories it has.
+    const fn directories(self) -> usize {
+        match self {
+            Self::Disk(_) => INSIDE.len(),
+            Self::SharedDisk(_) | Self::Volumes => CUSTOMERS,
+        }
+    }
 }
 
 /// A container as it is to be, whoever it is for.
@@ -67,6 +95,8 @@ pub(super) struct Shape {
     pub(super) runtime: Option<String>,
     /// What it writes to.
     pub(super) storage: Storage,
+    /// Labels of its own, besides the node's.
+    pub(super) labels: BTreeMap<String, String>,
 }
 
 /// Where on this host a container finds what it is given.
@@ -76,6 +106,8 @@ pub(super) struct Ground {
     pub(super) places: Places,
     /// Disks.
     pub(super) disks: Disks,
+    /// Settings of the operator's for what runs beside the customer's commands, as `NAME=value`. No secrets.
+    pub(super) settings: Arc<[String]>,
 }
 
 /// The container to be created as `shape`, with a new token for its sidecar.
@@ -86,17 +118,23 @@ pub(super) fn container(shape: &Shape, ground: &Ground) -> ContainerCreateBody {
         user: Some("0:0".into()),
         hostname: Some(HOSTNAME.into()),
         labels: Some(labels(shape, ground)),
-        env: Some(vec![
-            format!("SIDECAR_SOCKET={SOCKET_DIR_INSIDE}/{SOCKET_FILE}"),
-            format!("SIDECAR_EGRESS_SOCKET={SOCKET_DIR_INSIDE}/{EGRESS_SOCKET_FILE}"),
-            format!("{TOKEN_VARIABLE}={token}"),
-            format!("AGENT_WORKSPACE_ROOT={WORKSPACE}"),
-        ]),
+        env: Some(variables(&token, ground)),
         // The image's own check would start a process in every sandbox every few seconds; the operator asks the socket.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..HealthConfig::default() }),
         host_config: Some(host_config(shape, ground)),
         ..ContainerCreateBody::default()
     }
+}
+
+fn variables(token: &str, ground: &Ground) -> Vec<String> {
+    let own = [
+        format!("SIDECAR_SOCKET={SOCKET_DIR_INSIDE}/{SOCKET_FILE}"),
+        format!("SIDECAR_EGRESS_SOCKET={SOCKET_DIR_INSIDE}/{EGRESS_SOCKET_FILE}"),
+        format!("{TOKEN_VARIABLE}={token}"),
+        format!("AGENT_WORKSPACE_ROOT={WORKSPACE}"),
+        format!("STORAGE_PATH={STORAGE}"),
+    ];
+    own.into_iter().chain(ground.settings.iter().cloned()).collect()
 }
 
 /// The token that the container's sidecar was given.
@@ -112,7 +150,11 @@ pub(super) fn vessel(found: &ContainerInspectResponse) -> Option<&str> {
 
 /// What the container writes to, as its labels tell.
 pub(super) fn storage(found: &ContainerInspectResponse) -> Storage {
-    label(found, DISK_LABEL).and_then(|kind| kind.parse().ok()).map_or(Storage::Volumes, Storage::Disk)
+    match label(found, DISK_LABEL).and_then(|kind| kind.parse().ok()) {
+        None => Storage::Volumes,
+        Some(quota) if label(found, STORAGE_LABEL) == Some(STORAGE) => Storage::Disk(quota),
+        Some(quota) => Storage::SharedDisk(quota),
+    }
 }
 
 fn label<'a>(found: &'a ContainerInspectResponse, name: &str) -> Option<&'a str> {
@@ -181,13 +223,14 @@ fn mounts(shape: &Shape, ground: &Ground) -> Vec<Mount> {
         ..Mount::default()
     };
     let writable = |(name, inside): (&str, &str)| match shape.storage {
-        Storage::Disk(_) => {
+        Storage::Disk(_) | Storage::SharedDisk(_) => {
             let outside = ground.disks.outside(&shape.vessel, name);
             mount(MountTypeEnum::BIND, outside.display().to_string(), inside)
         }
         Storage::Volumes => mount(MountTypeEnum::VOLUME, volume(&shape.vessel, name), inside),
     };
-    let mut mounts: Vec<Mount> = OUTSIDE_NAMES.into_iter().zip(INSIDE).map(writable).collect();
+    let mut mounts: Vec<Mount> =
+        OUTSIDE_NAMES.into_iter().zip(INSIDE).take(shape.storage.directories()).map(writable).collect();
     let socket_dir = ground.places.socket_dir(&shape.vessel).display().to_string();
     mounts.push(mount(MountTypeEnum::BIND, socket_dir, SOCKET_DIR_INSIDE));
     mounts
@@ -199,10 +242,14 @@ pub(super) fn volume(vessel: &str, name: &str) -> String {
 }
 
 fn labels(shape: &Shape, ground: &Ground) -> HashMap<String, String> {
-    let mut labels = node_labels(ground);
+    // The node's own are the last word.
+    let mut labels: HashMap<_, _> = shape.labels.clone().into_iter().chain(node_labels(ground)).collect();
     labels.insert(VESSEL_LABEL.into(), shape.vessel.clone());
-    if let Storage::Disk(quota) = shape.storage {
+    if let Some(quota) = shape.storage.quota() {
         labels.insert(DISK_LABEL.into(), quota.as_str().into());
+    }
+    if matches!(shape.storage, Storage::Disk(_)) {
+        labels.insert(STORAGE_LABEL.into(), STORAGE.into());
     }
     labels
 }
@@ -327,12 +374,13 @@ mod tests {
             resources: Resources { cpu_cores: 2, memory_mb: 512, disk_gb: 1 },
             runtime: None,
             storage: Storage::Disk(DiskQuota::Loop),
+            labels: BTreeMap::new(),
         }
     }
 
     fn ground() -> Ground {
         let places = Places::new(Path::new("/run/x"), Address::ZERO, 1).unwrap();
-        Ground { places, disks: Disks::at(Path::new("/data/disks")) }
+        Ground { places, disks: Disks::at(Path::new("/data/disks")), settings: ["MODEL=m".to_owned()].into() }
     }
 
     /// What an engine shows that did all it was asked.
@@ -432,6 +480,33 @@ mod tests {
         let before = Shape { storage: Storage::Volumes, ..shape() };
         verify(&before, &ground(), &obedient_to(&before)).unwrap();
         assert_eq!(verify(&before, &ground(), &obedient()).unwrap_err().setting, "mounts");
+    }
+
+    #[test]
+    fn disks_without_a_directory_of_the_sidecars_own_are_still_as_promised() {
+        let before = Shape { storage: Storage::SharedDisk(DiskQuota::Loop), ..shape() };
+        let found = obedient_to(&before);
+        assert_eq!((storage(&found), found.mounts.as_ref().unwrap().len()), (before.storage, 3));
+        verify(&before, &ground(), &found).unwrap();
+        assert_eq!(verify(&shape(), &ground(), &found).unwrap_err().setting, "mounts");
+    }
+
+    #[test]
+    fn a_sidecar_is_told_where_its_own_directory_is_and_what_the_operator_set() {
+        let env = container(&shape(), &ground()).env.unwrap();
+        assert!(env.contains(&"STORAGE_PATH=/storage".to_owned()) && env.contains(&"MODEL=m".to_owned()));
+        let mounts = mounts(&shape(), &ground());
+        let inside: Vec<_> = mounts.iter().filter_map(|mount| mount.target.as_deref()).collect();
+        assert_eq!(inside, ["/workspace", "/home/agent", "/storage", "/run/sandbox"]);
+    }
+
+    #[test]
+    fn labels_of_its_own_take_none_of_the_nodes() {
+        let own = [("move", "m1"), (VESSEL_LABEL, "other"), (NODE_LABEL, "other")];
+        let labels = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let made = container(&Shape { labels, ..shape() }, &ground()).labels.unwrap();
+        assert_eq!((made["move"].as_str(), made[VESSEL_LABEL].as_str()), ("m1", "sbx-1-2-0-tag"));
+        assert_ne!(made[NODE_LABEL], "other");
     }
 
     #[test]

@@ -2,18 +2,18 @@
 //!
 //! A container keeps the name of its vessel in a label, so that whoever finds it by its own name finds these as well.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 
 use bollard::models::ContainerInspectResponse;
-use sandbox_fleet::request::{Resources, SandboxSpec};
-use sandbox_fleet::sandbox::Instance;
+use sandbox_fleet::request::Resources;
+use sandbox_fleet::sandbox::{Instance, Sandbox};
 use tokio::sync::Mutex;
 
 use super::disk::{DiskQuota, OUTSIDE_NAMES, Template};
 use super::engine::{Engine, Name};
-use super::hardening::{self, Ground, NODE_LABEL, Shape, Storage};
+use super::hardening::{self, CUSTOMERS, Ground, NODE_LABEL, Shape, Storage};
 use super::{DockerError, skeleton};
 
 /// How much of an image's digest names its templates.
@@ -38,11 +38,16 @@ pub(super) struct Wanted {
     pub(super) resources: Resources,
     /// The node's default without one.
     pub(super) runtime: Option<String>,
+    /// Labels of its own.
+    pub(super) labels: BTreeMap<String, String>,
 }
 
-impl From<&SandboxSpec> for Wanted {
-    fn from(spec: &SandboxSpec) -> Self {
-        Self { image: spec.image.clone(), resources: spec.resources, runtime: spec.runtime.clone() }
+impl From<&Sandbox> for Wanted {
+    fn from(sandbox: &Sandbox) -> Self {
+        let spec = &sandbox.spec;
+        // What a customer notes on a sandbox of its own is for the customer alone.
+        let labels = if sandbox.child.is_some() { spec.labels.clone() } else { BTreeMap::new() };
+        Self { image: spec.image.clone(), resources: spec.resources, runtime: spec.runtime.clone(), labels }
     }
 }
 
@@ -64,6 +69,7 @@ impl Host {
             resources: wanted.resources,
             runtime: wanted.runtime.clone().or_else(|| self.runtime.clone()),
             storage: Storage::Disk(self.ground.disks.quota()),
+            labels: wanted.labels.clone(),
         };
         self.engine.create(vessel, hardening::container(&shape, &self.ground)).await
     }
@@ -140,7 +146,7 @@ impl Host {
         let volumes = found.as_ref().is_none_or(|found| hardening::storage(found) == Storage::Volumes);
         self.engine.remove(name).await?;
         if volumes {
-            for kind in OUTSIDE_NAMES {
+            for kind in OUTSIDE_NAMES.into_iter().take(CUSTOMERS) {
                 self.engine.remove_volume(&hardening::volume(&vessel, kind)).await?;
             }
         }
@@ -185,10 +191,11 @@ impl Host {
             resources: wanted.resources,
             runtime: wanted.runtime.clone(),
             storage: hardening::storage(found),
+            labels: wanted.labels.clone(),
         };
         hardening::verify(&shape, &self.ground, found)
             .map_err(|source| DockerError::Hardening { name: name.into(), source })?;
-        if shape.storage == Storage::Disk(DiskQuota::Loop) {
+        if shape.storage.quota() == Some(DiskQuota::Loop) {
             self.ground.disks.check(&vessel, wanted.resources.disk_gb)?;
         }
         let host = found.host_config.as_ref();

@@ -14,7 +14,7 @@ mod skeleton;
 mod survey;
 mod sweep;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -84,12 +84,13 @@ impl DockerContainers {
     ) -> Result<Self, DockerError> {
         let engine = Engine::connect(&config.host, failpoint).await?;
         name_missing_runtimes(&engine, config).await?;
-        let ground = Ground { places, disks };
+        let ground = Ground { places, disks, settings: config.settings.clone().into() };
         let host = Host { engine, ground, runtime: config.runtime.clone(), laid_out: Mutex::default() };
         let host = Arc::new(host);
         let resources =
             Resources { cpu_cores: CPU_CORES_DEFAULT, memory_mb: MEMORY_MB_DEFAULT, disk_gb: DISK_GB_DEFAULT };
-        let common = Wanted { image: config.menu.images.default.clone(), resources, runtime: None };
+        let image = config.menu.images.default.clone();
+        let common = Wanted { image, resources, runtime: None, labels: BTreeMap::new() };
         // Before anything is served: the first create need not wait for it.
         if let Err(error) = host.template(&common.image, common.resources.disk_gb).await {
             tracing::warn!(error = %error_chain(&error), "there is no template for disks yet");
@@ -177,11 +178,11 @@ async fn name_missing_runtimes(engine: &Engine, config: &EngineConfig) -> Result
 #[async_trait]
 impl Containers for DockerContainers {
     async fn provision(&self, sandbox: &Sandbox) -> Result<Instance, PortError> {
-        Ok(self.make(&self.name(sandbox), &Wanted::from(&sandbox.spec)).await?)
+        Ok(self.make(&self.name(sandbox), &Wanted::from(sandbox)).await?)
     }
 
     async fn adopt(&self, sandbox: &Sandbox) -> Result<Option<Instance>, PortError> {
-        Ok(self.host.look(&self.name(sandbox), &Wanted::from(&sandbox.spec)).await?)
+        Ok(self.host.look(&self.name(sandbox), &Wanted::from(sandbox)).await?)
     }
 
     async fn halt(&self, sandbox: &Sandbox) -> Result<bool, PortError> {

@@ -95,7 +95,9 @@ impl Pool {
     /// A container that can become what is wanted. Cores and memory can be changed later, the rest cannot.
     pub(super) fn take(&self, wanted: &Wanted) -> Option<String> {
         let runtime = wanted.runtime.as_ref().or(self.host.runtime.as_ref());
-        let fits = wanted.image == self.wanted.image
+        // Nor can its labels.
+        let fits = wanted.labels.is_empty()
+            && wanted.image == self.wanted.image
             && wanted.resources.disk_gb == self.wanted.resources.disk_gb
             && runtime == self.host.runtime.as_ref();
         if !fits {
@@ -304,7 +306,7 @@ mod tests {
 
     fn wanted() -> Wanted {
         let resources = Resources { cpu_cores: 1, memory_mb: 64, disk_gb: 1 };
-        Wanted { image: "sidecar".into(), resources, runtime: None }
+        Wanted { image: "sidecar".into(), resources, runtime: None, labels: Default::default() }
     }
 
     fn check(living: &[Sandbox], resources: Resources, expected: usize) {

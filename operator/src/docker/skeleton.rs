@@ -1,4 +1,4 @@
-//! What an image has in the two directories of a disk, laid out for templates: a new disk begins with it, as a volume
+//! What an image has in the directories of a disk, laid out for templates: a new disk begins with it, as a volume
 //! of the engine's would.
 
 use std::collections::HashMap;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use alloy::primitives::{Address, Bytes, U256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolStruct, SolValue};
-use sandbox_fleet::ports::{Sidecars, Snapshots};
+use sandbox_fleet::ports::{Agents, Sidecars, Snapshots};
 use sandbox_fleet::request::Menu;
 use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Unfinished};
@@ -22,6 +22,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::fence::{Fence, Verdict};
+use super::negotiation::Conductor;
 use super::queue::{Hold, JobQueue};
 use super::sealed::open_fields;
 use super::terms;
@@ -39,6 +40,8 @@ pub(crate) struct DeskParts {
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) sidecars: Arc<dyn Sidecars>,
+    pub(crate) agents: Arc<dyn Agents>,
+    pub(crate) conductor: Conductor,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) menu: Menu,
     pub(crate) api_url: String,
@@ -67,6 +70,8 @@ pub(crate) struct JobCall {
     pub(crate) caller: Address,
     /// What was asked.
     pub(crate) inputs: Bytes,
+    /// keccak256 of it.
+    pub(crate) inputs_hash: B256,
     /// What its execution in a sandbox is called.
     pub(crate) execution: String,
     /// The block in which it was begun first.
@@ -186,7 +191,11 @@ impl Desk {
         match verdict {
             None => Ok(None),
             Some(Verdict::Begin) => {
-                given_up.run_until_cancelled(self.carry_out(call, handler)).await.unwrap_or(Ok(None))
+                let carried_out = given_up.run_until_cancelled(self.clone().carry_out(call, handler)).await;
+                if carried_out.is_none() {
+                    self.parts.fleet.parent_ended(hold.key()).await;
+                }
+                carried_out.unwrap_or(Ok(None))
             }
             Some(Verdict::Leave) => {
                 tracing::info!(call = %call.key, "too few blocks are left; the call is left for another operator");
@@ -236,11 +245,11 @@ impl Desk {
                 return Ok(None);
             }
         }
-        let (key, caller, inputs) = (call.key, call.caller, call.inputs.clone());
+        let (key, caller, inputs, inputs_hash) = (call.key, call.caller, call.inputs.clone(), call.inputs_hash);
         let bound = Job::from_id(call.job).map_or(Duration::ZERO, terms::work_within);
-        let execution = execution_id(&call);
-        let job_call =
-            JobCall { key, job: call.job, caller, inputs, execution, started_block, resumed, desk: self.clone() };
+        let execution = call.execution();
+        let (job, desk) = (call.job, self.clone());
+        let job_call = JobCall { key, job, caller, inputs, inputs_hash, execution, started_block, resumed, desk };
         let result = match contained(key, bound, handler(job_call)).await {
             Ok(work) => Ok(work),
             Err(Unfinished::Failed(failure)) => Err(failure),
@@ -266,8 +275,8 @@ impl Desk {
                 (work, limit)
             }
             Err(failure) => {
-                // What is said of sealed fields may repeat what is in them.
-                let said = if is_in(&call.inputs) { "" } else { &failure.message };
+                // What is said of sealed fields may repeat what is in them, and what a model's provider says anything at all.
+                let said = if is_in(&call.inputs) || asks_a_model(call.job) { "" } else { &failure.message };
                 tracing::info!(call = %call.key, code = %failure.code, message = said, "failed");
                 (Work::done(&JobError::from(&failure), None), Some(failure.code))
             }
@@ -306,11 +315,9 @@ impl Desk {
     }
 }
 
-/// What a call's execution is called in its sandbox. The inputs are in it: another call that comes to have the same id after
-/// a fork is another execution.
-fn execution_id(call: &CallRecord) -> String {
-    let inputs = hex::encode(&call.inputs_hash[..8]);
-    format!("call-{}-{}-{inputs}", call.key.service, call.key.call)
+/// Whether it is the words of a model, or of who provides it, that come back.
+fn asks_a_model(job: u8) -> bool {
+    matches!(Job::from_id(job), Some(Job::Prompt | Job::Task))
 }
 
 /// Runs a handler for so long at most; a panic becomes a failure with a reference that the log has as well.
@@ -372,7 +379,7 @@ mod tests {
 
     #[test]
     fn another_call_under_the_same_id_is_another_execution() {
-        let of = |inputs: &[u8]| execution_id(&CallRecord::seen(KEY, 10, Address::ZERO, inputs.to_vec().into(), 1));
+        let of = |inputs: &[u8]| CallRecord::seen(KEY, 10, Address::ZERO, inputs.to_vec().into(), 1).execution();
         assert_ne!(of(b"one"), of(b"other"));
         assert_eq!(of(b"one"), of(b"one"));
     }

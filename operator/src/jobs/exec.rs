@@ -56,6 +56,7 @@ async fn carried_out(call: &JobCall, visit: &Visit, mut body: ExecBody) -> Resul
                 return Err(Failure::new(FailureCode::Interrupted, "the command may have run; its result is lost"));
             }
             Err(SidecarError::Refused(message)) => return Err(Failure::new(FailureCode::BadRequest, message)),
+            Err(SidecarError::NotOffered(failure)) => return Err(failure),
             Err(SidecarError::Outdated) => return Err(outdated()),
             Err(SidecarError::Busy) => {
                 return Err(Failure::new(FailureCode::SandboxBusy, "too many commands run in the sandbox"));

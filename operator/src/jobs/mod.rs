@@ -8,10 +8,12 @@ mod desk;
 mod exec;
 mod fair;
 mod fence;
+mod negotiation;
 mod queue;
 mod sandbox;
 mod sealed;
 mod ssh;
+mod task;
 mod terms;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use sandbox_protocol::{CallKey, Failure, FailureCode, Job};
 pub(crate) use desk::{Desk, DeskParts, JobCall, Work};
 pub(crate) use fair::Ticket;
 pub(crate) use fence::Fence;
+pub(crate) use negotiation::{Conductor, NotHere};
 pub(crate) use queue::JobQueue;
 pub(crate) use sealed::refused as not_opened;
 
@@ -39,6 +42,8 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         Job::SandboxSnapshot => router.route(job.id(), snapshot.layer(TangleLayer)),
         Job::SandboxDelete => router.route(job.id(), delete.layer(TangleLayer)),
         Job::Exec => router.route(job.id(), exec.layer(TangleLayer)),
+        Job::Prompt => router.route(job.id(), prompt.layer(TangleLayer)),
+        Job::Task => router.route(job.id(), task.layer(TangleLayer)),
         Job::SshProvision => router.route(job.id(), ssh_provision.layer(TangleLayer)),
         Job::SshRevoke => router.route(job.id(), ssh_revoke.layer(TangleLayer)),
         _ => router.route(job.id(), refuse.layer(TangleLayer)),
@@ -70,6 +75,14 @@ async fn delete(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId
 
 async fn exec(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
     desk.answer(CallKey { service, call }, exec::exec).await.map(TangleResult)
+}
+
+async fn prompt(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, task::prompt).await.map(TangleResult)
+}
+
+async fn task(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, task::task).await.map(TangleResult)
 }
 
 async fn ssh_provision(

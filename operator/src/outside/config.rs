@@ -60,6 +60,11 @@ impl OutsideConfig {
         })
     }
 
+    /// Whether a service of this host has that name.
+    pub(crate) fn has_service(&self, name: &str) -> bool {
+        self.services.iter().any(|service| service.name().to_string() == name)
+    }
+
     /// The proxy of this host.
     pub(super) fn egress(&self) -> Result<egress::Egress, OutsideError> {
         Ok(egress::Egress::new(EgressConfig {

@@ -75,6 +75,13 @@ impl CallRecord {
         self.answer().is_some() || self.progress.is_final()
     }
 
+    /// What its execution or run is called in its sandbox. The inputs are in it: another call that comes to have the same id
+    /// after a fork is another execution.
+    pub(crate) fn execution(&self) -> String {
+        let CallKey { service, call } = self.key;
+        format!("call-{service}-{call}-{}", hex::encode(&self.inputs_hash[..8]))
+    }
+
     /// A call as its event tells it.
     pub(crate) fn seen(key: CallKey, job: u8, caller: Address, inputs: Bytes, block: u64) -> Self {
         let inputs_hash = keccak256(&inputs);

@@ -165,7 +165,7 @@ fn seq_in(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(OWNERS.len()..)?.try_into().ok()?))
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -15,6 +15,7 @@ mod events;
 mod forks;
 #[cfg(test)]
 mod forks_tests;
+mod moves;
 mod sweeps;
 #[cfg(test)]
 mod tests;
@@ -45,8 +46,9 @@ use disk::Disk;
 use ended::Ended;
 pub(crate) use error::RecordsError;
 use events::EventLog;
-pub(crate) use events::{EventRecord, reason};
+pub(crate) use events::{EventRecord, now_ms, reason};
 use forks::GivenUp;
+pub(crate) use moves::MovePlace;
 pub(crate) use tokens::TokenRecord;
 use writer::{Committer, Write, Writer, WriterThread};
 
@@ -310,6 +312,9 @@ impl Records {
         write.what = call.progress.name();
         write.batch.insert(indexed(CALLS, call.key), value);
         write.calls.push(call.key);
+        if call.answer().is_some() {
+            self.remove_moves(write, call)?;
+        }
         if !call.progress.is_final() {
             return Ok(());
         }
@@ -344,6 +349,7 @@ impl Records {
             let end = end.map_err(RecordsError::Read)?;
             let call = [CALLS, end.get(FINAL.len() + size_of::<u64>()..).unwrap_or_default()].concat();
             self.unindex(write, &call)?;
+            self.remove_moves_of(write, call.get(CALLS.len()..).unwrap_or_default())?;
             write.batch.remove(call);
             write.batch.remove(end);
             pruned += 1;

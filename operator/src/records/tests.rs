@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, Signature, U256};
 use sandbox_fleet::fakes::ssh_key;
 use sandbox_fleet::keys::{SshKey, SshKeys};
-use sandbox_fleet::request::{Resources, SandboxSpec, SnapshotUri};
+use sandbox_fleet::request::{AgentChoice, Resources, SandboxSpec, SnapshotUri};
 use sandbox_fleet::sandbox::{EndReason, Instance, Phase, Rest, SidecarToken, StopReason};
 use sandbox_protocol::Failure;
 use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt};
@@ -294,6 +294,7 @@ fn running_sandbox() -> Sandbox {
             egress: "e".into(),
             name: "n".into(),
             labels: [("k".to_owned(), "v".to_owned())].into(),
+            agent: AgentChoice { backend: "native".into(), profile: "p".into() },
         },
         expires_at_block: Some(4),
         warned: true,
@@ -395,7 +396,8 @@ const RUNNING_SANDBOX: &str = r#"{"id":"sbx-1-2-3",
 "snapshot_destination":"s3://c/d",
 "egress":"e",
 "name":"n",
-"labels":{"k":"v"}},
+"labels":{"k":"v"},
+"agent":{"backend":"native","profile":"p"}},
 "expires_at_block":4,
 "warned":true,
 "phase":{"running":{"runtime":"runc",

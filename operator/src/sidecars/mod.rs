@@ -1,5 +1,6 @@
 //! The operator's side of a sidecar: HTTP over the Unix socket in the sandbox's own directory.
 
+mod agents;
 mod exec;
 mod snapshot;
 
@@ -63,7 +64,8 @@ impl SocketSidecars {
     async fn healthy(&self, instance: &Instance) -> Result<(), CallError> {
         let request = Request::builder().method(Method::GET).uri("/health").header(HOST, "sidecar");
         let request = request.body(Full::default()).map_err(CallError::Request)?;
-        let (status, _) = call(&self.places.socket(&instance.vessel), request, SIDECAR_START_TIMEOUT).await?;
+        let bounds = (SIDECAR_START_TIMEOUT, SIDECAR_REPLY_BYTES_MAX);
+        let (status, _) = call(&self.places.socket(&instance.vessel), request, bounds).await?;
         if status == StatusCode::OK { Ok(()) } else { Err(CallError::TimedOut) }
     }
 }
@@ -101,6 +103,7 @@ impl SocketSidecars {
     async fn exec_over_http(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError> {
         let unreachable = |error: CallError| SidecarError::Unreachable(error.into());
         let limit = Duration::from_millis(body.timeout_ms.min(EXEC_TIMEOUT_MS_MAX)) + SIDECAR_SLACK;
+        let bounds = (limit, SIDECAR_REPLY_BYTES_MAX);
         let json = serde_json::to_vec(&body).map_err(|error| unreachable(CallError::Json(error)))?;
         let request = Request::builder()
             .method(Method::POST)
@@ -110,7 +113,7 @@ impl SocketSidecars {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::from(json))
             .map_err(|error| unreachable(CallError::Request(error)))?;
-        let (status, reply) = match call(&self.places.socket(&instance.vessel), request, limit).await {
+        let (status, reply) = match call(&self.places.socket(&instance.vessel), request, bounds).await {
             Ok(answer) => answer,
             Err(error @ CallError::Connect(_)) => return Err(SidecarError::NotSent(error.into())),
             Err(error) => return Err(unreachable(error)),
@@ -129,22 +132,23 @@ pub(crate) fn outdated() -> Failure {
     Failure::new(FailureCode::Unsupported, message)
 }
 
-/// What a sidecar's refusal means to whoever asked for the command.
+/// What a sidecar's refusal means to whoever asked.
 fn refusal(refused: ErrorBody) -> SidecarError {
     match SidecarRefusal::from_code(&refused.code) {
-        Some(SidecarRefusal::UnknownExecution | SidecarRefusal::Interrupted) => SidecarError::Lost,
+        Some(SidecarRefusal::UnknownExecution | SidecarRefusal::UnknownRun | SidecarRefusal::Interrupted) => {
+            SidecarError::Lost
+        }
         Some(SidecarRefusal::Busy) => SidecarError::Busy,
         Some(SidecarRefusal::BadRequest | SidecarRefusal::TooLarge) => SidecarError::Refused(refused.message),
+        Some(SidecarRefusal::UnknownBackend) => not_offered(FailureCode::UnknownBackend, refused),
+        Some(SidecarRefusal::UnknownProfile) => not_offered(FailureCode::UnknownProfile, refused),
         Some(SidecarRefusal::NotFound | SidecarRefusal::MethodNotAllowed) => SidecarError::Outdated,
         Some(
             SidecarRefusal::Unauthorized
             | SidecarRefusal::Forbidden
             | SidecarRefusal::Conflict
             | SidecarRefusal::UnknownTerminal
-            | SidecarRefusal::UnknownRun
             | SidecarRefusal::UnknownSession
-            | SidecarRefusal::UnknownBackend
-            | SidecarRefusal::UnknownProfile
             | SidecarRefusal::UpgradeRequired
             | SidecarRefusal::PortReserved
             | SidecarRefusal::PortClosed
@@ -155,8 +159,16 @@ fn refusal(refused: ErrorBody) -> SidecarError {
     }
 }
 
+fn not_offered(code: FailureCode, refused: ErrorBody) -> SidecarError {
+    SidecarError::NotOffered(Failure::new(code, refused.message))
+}
+
 /// One request on a connection of its own: a fifth of a millisecond, and nothing to keep.
-async fn call(socket: &Path, request: Request<Full<Bytes>>, limit: Duration) -> Result<(StatusCode, Bytes), CallError> {
+async fn call(
+    socket: &Path,
+    request: Request<Full<Bytes>>,
+    (limit, reply_bytes_max): (Duration, usize),
+) -> Result<(StatusCode, Bytes), CallError> {
     let exchange = async {
         let stream = UnixStream::connect(socket).await.map_err(CallError::Connect)?;
         let (mut sender, connection) =
@@ -164,7 +176,7 @@ async fn call(socket: &Path, request: Request<Full<Bytes>>, limit: Duration) -> 
         let answered = async {
             let response = sender.send_request(request).await.map_err(CallError::Exchange)?;
             let status = response.status();
-            let body = Limited::new(response.into_body(), SIDECAR_REPLY_BYTES_MAX);
+            let body = Limited::new(response.into_body(), reply_bytes_max);
             let body = body.collect().await.map_err(CallError::Body)?.to_bytes();
             Ok((status, body))
         };

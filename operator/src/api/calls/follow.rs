@@ -1,7 +1,9 @@
-//! A call as server-sent events: each state that it comes to, until the answer that its reader waits for.
+//! A call as server-sent events: each state that it comes to, until the answer that its reader waits for, and in between
+//! what is told of its work.
 //!
-//! An event is a whole [`CallBody`](sandbox_protocol::http::CallBody), named and numbered by its state, so a reader that
-//! takes the stream up again is told what is true now and misses nothing that matters.
+//! A state is a whole [`CallBody`](sandbox_protocol::http::CallBody), named by it, so a reader that takes the stream up again
+//! is told what is true now and misses nothing that matters. An id says both how far the call was and which was the last event
+//! of its work.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures::Stream;
 use sandbox_protocol::http::CallStatus;
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{interval, sleep, timeout};
 use tokio_stream::StreamExt as _;
@@ -26,7 +29,7 @@ use crate::records::{CallRecord, Progress};
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Where a call is on its road, as finely as its operator knows; the discriminant is the event's id.
+/// Where a call is on its road, as finely as its operator knows; the discriminant is part of the events' ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Queued = 1,
@@ -35,13 +38,41 @@ pub(super) enum Stage {
     Settled = 4,
 }
 
+/// What a reader was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Told {
+    /// The last state.
+    stage: Option<Stage>,
+    /// Number of the last event of its work.
+    seq: u64,
+}
+
+/// Ids count events of the work by so much; what is left is the state.
+const STAGES: u64 = 8;
+
+impl Told {
+    /// What was told up to the event with this id.
+    pub(super) fn of_id(id: u64) -> Self {
+        Self { stage: Stage::of_id(id % STAGES), seq: id / STAGES }
+    }
+
+    /// The id of the last event.
+    const fn id(self) -> u64 {
+        let stage = match self.stage {
+            Some(stage) => stage as u64,
+            None => 0,
+        };
+        self.seq.saturating_mul(STAGES).saturating_add(stage)
+    }
+}
+
 /// One stream, and what it has told.
 pub(super) struct Follower {
     pub(super) calls: Arc<Calls>,
     pub(super) want: Want,
     /// The token it was asked by; one that was asked for by a signature lasts as long as a stream may.
     pub(super) session: Option<Session>,
-    pub(super) told: Option<Stage>,
+    pub(super) told: Told,
     pub(super) seat: Seat,
 }
 
@@ -80,8 +111,8 @@ impl Stage {
         }
     }
 
-    /// The state of an event's id.
-    pub(super) fn of_id(id: u64) -> Option<Self> {
+    /// The state in an event's id.
+    fn of_id(id: u64) -> Option<Self> {
         [Self::Queued, Self::Running, Self::Answered, Self::Settled].into_iter().find(|stage| *stage as u64 == id)
     }
 
@@ -120,6 +151,7 @@ impl Follower {
     /// Sends each state that is new, up to the one that is waited for.
     async fn tell(&mut self, out: &mpsc::Sender<Event>) -> Result<(), End> {
         let mut changes = self.calls.records.watch(self.want.key);
+        let mut work = self.calls.stories.changes();
         let mut look_after = interval(API_STREAM_KEEP_ALIVE);
         loop {
             if self.session.as_ref().is_some_and(|session| !session.is_open(&self.calls.records)) {
@@ -127,18 +159,42 @@ impl Follower {
             }
             let call = self.calls.look(self.want).await.map_err(End::Call)?.ok_or(End::Call(ApiError::NoCall))?;
             let stage = Stage::of(&call).ok_or(End::Call(ApiError::NoCall))?;
-            if self.told != Some(stage) {
-                send(out, stage, &call).await?;
-                self.told = Some(stage);
+            work.mark_unchanged();
+            // All that is told of its work comes before its answer.
+            if stage < Stage::Answered {
+                self.tell_stage(out, stage, &call).await?;
+                self.tell_work(out).await?;
+            } else {
+                self.tell_work(out).await?;
+                self.tell_stage(out, stage, &call).await?;
             }
             if is_last(&call, self.want.until) {
                 return Ok(());
             }
             tokio::select! {
                 changed = changes.changed() => changed.map_err(|_| End::Records)?,
+                told = work.changed() => told.map_err(|_| End::Records)?,
                 _ = look_after.tick() => {}
             }
         }
+    }
+}
+
+impl Follower {
+    async fn tell_stage(&mut self, out: &mpsc::Sender<Event>, stage: Stage, call: &CallRecord) -> Result<(), End> {
+        if self.told.stage != Some(stage) {
+            self.told.stage = Some(stage);
+            send(out, stage.name(), self.told.id(), &body(call).map_err(End::Call)?).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_work(&mut self, out: &mpsc::Sender<Event>) -> Result<(), End> {
+        for event in self.calls.stories.after(self.want.key, self.told.seq) {
+            self.told.seq = event.seq;
+            send(out, event.told.name(), self.told.id(), &event).await?;
+        }
+        Ok(())
     }
 }
 
@@ -148,10 +204,8 @@ fn is_last(call: &CallRecord, until: CallStatus) -> bool {
     is_refused || status(call).is_some_and(|status| status >= until)
 }
 
-async fn send(out: &mpsc::Sender<Event>, stage: Stage, call: &CallRecord) -> Result<(), End> {
-    let body = body(call).map_err(End::Call)?;
-    let event = Event::default().event(stage.name()).id((stage as u64).to_string());
-    let event = event.json_data(body).map_err(End::Event)?;
+async fn send(out: &mpsc::Sender<Event>, name: &str, id: u64, data: &impl Serialize) -> Result<(), End> {
+    let event = Event::default().event(name).id(id.to_string()).json_data(data).map_err(End::Event)?;
     let sent = timeout(API_STREAM_TAKE_MAX, out.send(event)).await;
     sent.map_err(|_| End::Reader)?.map_err(|_| End::Reader)
 }
@@ -174,5 +228,8 @@ mod tests {
     fn ids_are_those_of_states() {
         assert_eq!((Stage::of_id(1), Stage::of_id(4)), (Some(Stage::Queued), Some(Stage::Settled)));
         assert_eq!((Stage::of_id(0), Stage::of_id(5)), (None, None));
+        for id in [1, 4, STAGES + 2, 1_800_000_000_000 * STAGES + 3] {
+            assert_eq!(Told::of_id(id).id(), id);
+        }
     }
 }

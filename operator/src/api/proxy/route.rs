@@ -95,6 +95,15 @@ pub(super) const ROUTES: &[Route] = &[
         upgrade: Upgrade::Bytes(&[tunnel::PROTOCOL, WEBSOCKET]),
         ..route("tcp/{port}", &[Method::GET], "Connects to a port inside, by `Upgrade: tcp` or over a WebSocket")
     },
+    route("prompt", &[Method::POST], "Has the agent take one turn; answers when it is over, or with its events"),
+    route("task", &[Method::POST], "Has the agent do a task; answers when it is over, or with its events"),
+    route("runs", &[Method::GET], "Lists the agent's runs"),
+    route("runs/{run}", &[Method::GET], "Tells where a run stands"),
+    route("runs/{run}/events", &[Method::GET], "Follows a run, as server-sent events"),
+    route("runs/{run}/cancel", &[Method::POST], "Has a run end"),
+    route("runs/{run}/approvals/{call}", &[Method::POST], "Allows or denies a tool call that asks"),
+    route("sessions", &[Method::GET], "Lists the agent's conversations"),
+    route("sessions/{session}", &[Method::DELETE], "Forgets a conversation"),
     route("events", &[Method::GET], "Follows what happens inside, as server-sent events"),
 ];
 
@@ -169,7 +178,8 @@ impl Inside {
     /// Whether a request is answered by work that takes as long as its answer, and so is use of the sandbox when
     /// nothing passes.
     pub(super) fn is_work(&self, method: &Method) -> bool {
-        matches!(self, Self::Sidecar(route, _) if route.pattern == "exec" && method == Method::POST)
+        const WORK: [&str; 3] = ["exec", "prompt", "task"];
+        matches!(self, Self::Sidecar(route, _) if WORK.contains(&route.pattern) && method == Method::POST)
     }
 
     /// For the log: no text of the caller's.
@@ -231,6 +241,15 @@ mod tests {
         check("files/content?path=..%2f..", "files/content", "/files/content?path=..%2f..");
         check("tcp/80", "tcp/{port}", "/tcp/80");
         check("events", "events", "/events");
+        check("prompt", "prompt", "/prompt");
+        check("task", "task", "/task");
+        check("runs", "runs", "/runs");
+        check("runs/r1", "runs/{run}", "/runs/r1");
+        check("runs/r1/events?after=3", "runs/{run}/events", "/runs/r1/events?after=3");
+        check("runs/r1/cancel", "runs/{run}/cancel", "/runs/r1/cancel");
+        check("runs/r1/approvals/c%201", "runs/{run}/approvals/{call}", "/runs/r1/approvals/c%201");
+        check("sessions", "sessions", "/sessions");
+        check("sessions/s1", "sessions/{session}", "/sessions/s1");
     }
 
     #[test]
@@ -258,6 +277,12 @@ mod tests {
             "files/",
             "files/other",
             "files/content/x",
+            "negotiate",
+            "prompt/r1",
+            "runs/r1/other",
+            "runs/r1/approvals",
+            "runs/r1/approvals/c1/x",
+            "sessions/s1/x",
             "tcp",
             "tcp/",
             "ports",
@@ -276,6 +301,18 @@ mod tests {
         {
             assert_eq!(Target::of(&path.parse().unwrap()), None, "{path}");
         }
+    }
+
+    #[test]
+    fn what_takes_as_long_as_its_answer_is_work() {
+        let is_work = |path: &str, method: Method| {
+            let target = Target::of(&format!("/sandboxes/sbx-7-1-0/{path}").parse().unwrap()).unwrap();
+            target.inside.is_work(&method)
+        };
+        for path in ["exec", "prompt", "task"] {
+            assert!(is_work(path, Method::POST) && !is_work(path, Method::GET), "{path}");
+        }
+        assert!(!is_work("runs/r1/cancel", Method::POST) && !is_work("ports/80/task", Method::POST));
     }
 
     #[test]

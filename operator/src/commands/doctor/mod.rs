@@ -2,6 +2,7 @@
 //!
 //! Checks run side by side, each bounded in time; a dead engine holds up no word on the chain.
 
+mod agents;
 mod chain;
 mod host;
 mod outside;
@@ -100,6 +101,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
     findings.push(state);
     findings.push(host::sockets(config));
     findings.extend(host::loops(config));
+    findings.push(agents::model(config));
     findings.extend(chain);
     findings.push(outside);
     findings.extend(ssh);

@@ -1,7 +1,8 @@
-//! What a sandbox writes to: one disk for its workspace and its home, of a size that it cannot exceed.
+//! What a sandbox writes to: one disk for its workspace, its home and what its sidecar keeps, of a size that it cannot
+//! exceed.
 //!
 //! A disk is a sparse file with a file system in it: it takes of the host what is written, and the file system is full
-//! when it is full. The host mounts it; the container is given two of its directories. They exist only in the
+//! when it is full. The host mounts it; the container is given three of its directories. They exist only in the
 //! mounted disk: the engine starts nothing on a disk that is not there. Everything is found by the vessel's name, so
 //! every operation may be repeated after a crash at any instant. The kernel lets go of the loop device with the mount.
 
@@ -120,7 +121,7 @@ impl Disks {
         mounted
     }
 
-    /// Where what an image has in the two directories is laid out before templates are made of it.
+    /// Where what an image has in the directories is laid out before templates are made of it.
     pub(crate) fn skeleton(&self, image: &str) -> PathBuf {
         self.dir.join(TEMPLATES).join(image).join("skeleton")
     }
@@ -236,7 +237,7 @@ impl Disks {
         Ok(())
     }
 
-    /// The directory that becomes `inside` in the container, `workspace` or `home`.
+    /// The directory that becomes `inside` in the container: `workspace`, `home` or `storage`.
     pub(crate) fn outside(&self, vessel: &str, name: &str) -> PathBuf {
         self.mount_point(vessel).join(name)
     }

@@ -1,8 +1,8 @@
-//! What new disks are copies of: a file system made once, with what the image has in the two directories.
+//! What new disks are copies of: a file system made once, with what the image has in its directories.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -10,10 +10,14 @@ use nix::unistd::{Whence, lseek};
 
 use super::{DiskError, tools};
 
-/// The two directories of a disk.
-pub(crate) const OUTSIDE_NAMES: [&str; 2] = ["workspace", "home"];
+/// The directories of a disk: the agent's two, and the one that the sidecar keeps for itself.
+pub(crate) const OUTSIDE_NAMES: [&str; 3] = ["workspace", "home", STORAGE];
+const STORAGE: &str = "storage";
 /// Who commands run as inside.
 const AGENT: u32 = 1_000;
+/// Who the sidecar runs as, and what others may do where it keeps its own: nothing.
+const SIDECAR: u32 = 0;
+const SIDECARS_ALONE: u32 = 0o700;
 
 /// What a disk is copied from.
 #[derive(Debug, Clone)]
@@ -37,11 +41,16 @@ impl Template {
     }
 }
 
-/// Makes sure that a skeleton has the two directories, and that they are the agent's.
+/// Makes sure that a skeleton has all directories, and whose they are.
 pub(crate) fn outline(skeleton: &Path) -> Result<(), DiskError> {
     for name in OUTSIDE_NAMES {
         let path = skeleton.join(name);
-        let made = std::fs::create_dir_all(&path).and_then(|()| chown(&path, Some(AGENT), Some(AGENT)));
+        let owner = if name == STORAGE { SIDECAR } else { AGENT };
+        let made = std::fs::create_dir_all(&path).and_then(|()| chown(&path, Some(owner), Some(owner)));
+        let made = made.and_then(|()| match name {
+            STORAGE => std::fs::set_permissions(&path, Permissions::from_mode(SIDECARS_ALONE)),
+            _ => Ok(()),
+        });
         made.map_err(|source| DiskError::Make { path, source })?;
     }
     Ok(())

@@ -33,6 +33,8 @@ async fn a_disk_begins_with_what_the_image_has_and_belongs_to_the_agent() {
         assert_eq!(std::fs::read_to_string(home.join(".profile")).unwrap(), "hello");
         let owner = std::fs::metadata(disks.outside("a", "workspace")).unwrap();
         assert_eq!((owner.uid(), owner.gid()), (1_000, 1_000));
+        let own = std::fs::metadata(disks.outside("a", "storage")).unwrap();
+        assert_eq!((own.uid(), own.gid(), own.mode() & 0o7777), (0, 0, 0o700), "the sidecar's own is for root alone");
         disks.remove("a").await.unwrap();
         assert_eq!(disks.vessels().unwrap(), Vec::<String>::new());
     }

@@ -250,7 +250,7 @@ fn pending(key: CallKey) -> String {
 
 fn body(key: CallKey, status: CallStatus, answer: Option<AnswerBody>) -> String {
     let job = answer.as_ref().map_or(0, |answer| answer.receipt.receipt.job);
-    serde_json::to_string(&CallBody { service: key.service, call: key.call, job, status, answer }).unwrap()
+    serde_json::to_string(&CallBody { service: key.service, call: key.call, job, status, run: None, answer }).unwrap()
 }
 
 fn error(code: &str) -> String {
