@@ -10,7 +10,7 @@ use sandbox_agent::negotiation::{Brief, Budget, FileCheckpoints, Room, negotiate
 use sandbox_agent::provider::{Layers, ProviderModel, SettingsError, resolve};
 use sandbox_agent::tools::ports::Files as _;
 use sandbox_protocol::agent::event::Told;
-use sandbox_protocol::agent::negotiation::{MoveReport, NegotiateBody};
+use sandbox_protocol::agent::negotiation::{LOGS_DIRECTORY, MoveReport, NegotiateBody};
 
 use crate::backend::Desk;
 use crate::hands::Sidecar;
@@ -47,7 +47,8 @@ impl Debates {
 
     /// Writes the conversations where the customer and the operator find them.
     async fn save(&self, report: &mut MoveReport) {
-        for (path, bytes) in report.logs.files() {
+        for (name, bytes) in report.logs.files() {
+            let path = format!("{LOGS_DIRECTORY}/{name}");
             if let Err(error) = self.sidecar.write(&path, &bytes, None).await {
                 report.warnings.push(format!("{path} was not written: {error}"));
             }

@@ -5,6 +5,7 @@
 //! that a sidecar stays small and what breaks here breaks nothing else.
 
 pub mod backend;
+pub mod backends;
 pub mod config;
 pub mod debates;
 pub mod hands;
@@ -13,4 +14,3 @@ pub mod limits;
 pub mod native;
 pub mod negotiator;
 pub mod runs;
-pub mod backends;
