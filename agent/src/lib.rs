@@ -5,6 +5,7 @@
 mod detail;
 pub mod limits;
 pub mod model;
+pub mod negotiation;
 pub mod profile;
 mod redact;
 mod tool_error;
