@@ -7,6 +7,7 @@ pub mod limits;
 pub mod log;
 pub mod memory;
 pub mod model;
+pub mod negotiation;
 pub mod profile;
 pub mod provider;
 mod redact;

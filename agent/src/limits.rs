@@ -115,5 +115,16 @@ pub const SHORTENINGS_MAX: usize = 16;
 
 const _: () = assert!(CONTEXT_PERCENT[0] + CONTEXT_PERCENT[1] + CONTEXT_PERCENT[2] == 100);
 const _: () = assert!(MEMORY_MESSAGE_BYTES_MAX >= sandbox_protocol::limits::PROMPT_BYTES_MAX);
+/// Length of an entry of a negotiation; what lies behind it is cut off.
+pub const NEGOTIATION_ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Length of the record of a move's calls: three times as many answers as the most rounds have, as long as JSON can make them.
+pub const NEGOTIATION_RECORD_BYTES_MAX: u64 = 144 * 1024 * 1024;
+/// Last rounds of a conversation that a model is shown word for word, however long it grows.
+pub const NEGOTIATION_LAST_ROUNDS_KEPT: u32 = 3;
+/// Tokens that a model's context leaves for an answer, where it is not so small that this would be more than a quarter.
+pub const NEGOTIATION_ANSWER_TOKENS_MIN: usize = 1_024;
+/// Tokens by which a provider frames two messages, and by which counts differ.
+pub const NEGOTIATION_FRAME_TOKENS: usize = 32;
+
 const _: () = assert!(MESSAGE_BYTES_MAX <= SEARCHED_BYTES_MAX && CONTEXT_TEXT_BYTES_MAX <= SEARCHED_BYTES_MAX);
 const _: () = assert!(TOOL_RESULT_BYTES_MIN < TOOL_RESULT_BYTES_MAX && REPEATS_MAX > 1);
