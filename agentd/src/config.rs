@@ -153,7 +153,10 @@ mod tests {
     fn a_profile_that_is_none_stops_the_start_and_is_not_shown() {
         let error = read(&[("AGENT_PROFILES_JSON", r#"[{"name": "a", "approval": "s3cret"}]"#)]).unwrap_err();
         let words = error.to_string();
-        assert!(words.contains("AGENT_PROFILES_JSON") && words.contains("approval") && !words.contains("s3cret"), "{words}");
+        assert!(
+            words.contains("AGENT_PROFILES_JSON") && words.contains("approval") && !words.contains("s3cret"),
+            "{words}"
+        );
         assert!(matches!(read(&[("AGENT_PROFILES_DIR", "/nowhere")]), Err(StartError::Profiles { .. })));
     }
 

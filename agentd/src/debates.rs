@@ -1,6 +1,7 @@
 //! Moves of negotiations: the engine of the `agent` crate, with a provider's model and this sandbox's files.
 
 use std::collections::BTreeMap;
+use std::io::Error;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -66,9 +67,18 @@ impl Negotiator for Debates {
         let settings = model.settings();
         let (tokenizer, price) = (tokenizer_of(&settings.model), settings.prices.of(&settings.model));
         let context_tokens = settings.context_tokens.map(|tokens| tokens as usize);
+        let path = place.join("calls.jsonl");
+        let opened = tokio::task::spawn_blocking(move || FileCheckpoints::open(&path)).await;
+        let checkpoints = match opened.map_err(Error::other).and_then(|opened| opened.map_err(Error::other)) {
+            Ok(checkpoints) => checkpoints,
+            Err(error) => {
+                tracing::error!(%error, "what was said of a move cannot be kept");
+                return MoveReport::unscored(&body.one.move_id, "the sandbox's storage fails");
+            }
+        };
         let room = Room {
             model: &model,
-            checkpoints: &FileCheckpoints::new(place.join("calls.jsonl")),
+            checkpoints: &checkpoints,
             tell: &|told: Told| desk.tell(told),
             budget: Budget { context_tokens, count: &|text| tokenizer.count(text) },
             price: &|usage| Some(price?.cost_micro_usd(usage)),

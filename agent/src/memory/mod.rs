@@ -146,12 +146,24 @@ impl Memory {
     /// # Errors
     /// None so far: what fails on the way, such as a vector, is done without.
     pub async fn build(&self, query: &str) -> Result<Context, MemoryError> {
+        self.build_within(query, self.inner.budget).await
+    }
+
+    /// The same, in half as many tokens: for a model that takes less than was thought. Its summary may be left out.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub async fn build_in_half(&self, query: &str) -> Result<Context, MemoryError> {
+        self.build_within(query, self.inner.budget.half()).await
+    }
+
+    async fn build_within(&self, query: &str, budget: Budget) -> Result<Context, MemoryError> {
         let inner = &*self.inner;
         let vector = inner.vector_of(query).await;
         let question = Question { text: query, vector: vector.as_deref() };
         let session = inner.session();
-        let tiers = session.tiers(&*inner.tokenizer, inner.budget, question);
-        let summary = session.summary.as_ref();
+        let tiers = session.tiers(&*inner.tokenizer, budget, question);
+        let summary = session.summary.as_ref().filter(|summary| summary.tokens <= budget.summary);
         let messages = tiers.recent.iter().chain(&tiers.semantic);
         let total_tokens = messages.map(|one| one.tokens).sum::<usize>() + summary.map_or(0, |summary| summary.tokens);
         let metadata = Metadata {

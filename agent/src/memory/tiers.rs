@@ -24,6 +24,11 @@ impl Budget {
         let [recent, summary, semantic] = CONTEXT_PERCENT;
         Self { recent: tokens * recent / 100, summary: tokens * summary / 100, semantic: tokens * semantic / 100 }
     }
+
+    /// Half of each tier.
+    pub(super) const fn half(self) -> Self {
+        Self { recent: self.recent / 2, summary: self.summary / 2, semantic: self.semantic / 2 }
+    }
 }
 
 /// What was said last, word for word: the newest units that have room, and in any case what the customer said last, since all

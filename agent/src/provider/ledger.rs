@@ -7,6 +7,9 @@ use serde::Deserialize;
 
 use crate::model::Usage;
 
+/// Tokens that a price is for.
+const TOKENS_PRICED: u128 = 1_000_000;
+
 /// What a million tokens cost, in millionths of a US dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Price {
@@ -14,6 +17,19 @@ pub struct Price {
     pub input_micro_usd: u64,
     /// Of what is answered.
     pub output_micro_usd: u64,
+}
+
+impl Price {
+    /// What a call costs in millionths of a US dollar, rounded up.
+    pub fn cost_micro_usd(self, usage: Usage) -> u64 {
+        u64::try_from(self.cost(usage).div_ceil(TOKENS_PRICED)).unwrap_or(u64::MAX)
+    }
+
+    /// The same a million times, so that many small calls are not rounded one by one.
+    fn cost(self, usage: Usage) -> u128 {
+        let of = |tokens: u64, micro_usd: u64| u128::from(tokens) * u128::from(micro_usd);
+        of(usage.input_tokens, self.input_micro_usd) + of(usage.output_tokens, self.output_micro_usd)
+    }
 }
 
 /// Prices by model.
@@ -87,10 +103,7 @@ impl Ledger {
         account.usage.output_tokens = account.usage.output_tokens.saturating_add(usage.output_tokens);
         match price {
             Some(price) => {
-                let of = |tokens: u64, micro_usd: u64| u128::from(tokens) * u128::from(micro_usd);
-                let cost =
-                    of(usage.input_tokens, price.input_micro_usd) + of(usage.output_tokens, price.output_micro_usd);
-                account.cost = account.cost.saturating_add(cost);
+                account.cost = account.cost.saturating_add(price.cost(usage));
             }
             None => account.is_priceless = true,
         }
@@ -111,7 +124,7 @@ impl Ledger {
     pub fn cost_micro_usd(&self) -> Option<u64> {
         let account = self.account();
         (account.calls > 0 && !account.is_priceless)
-            .then(|| u64::try_from(account.cost.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+            .then(|| u64::try_from(account.cost.div_ceil(TOKENS_PRICED)).unwrap_or(u64::MAX))
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {

@@ -59,7 +59,7 @@ impl Scribe {
 
 #[async_trait]
 impl Model for Scribe {
-    async fn answer(&self, ask: &Ask, _: &mut (dyn FnMut(Heard<'_>) + Send)) -> Result<Answer, ModelError> {
+    async fn answer(&self, ask: &Ask, _: &mut (dyn for<'h> FnMut(Heard<'h>) + Send)) -> Result<Answer, ModelError> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_running.fetch_max(running, Ordering::SeqCst);
         self.asks.send_modify(|asks| asks.push(ask.clone()));

@@ -118,7 +118,7 @@ impl Hall {
 
 #[async_trait]
 impl Model for Scripted {
-    async fn answer(&self, ask: &Ask, _: &mut (dyn FnMut(Heard<'_>) + Send)) -> Result<Answer, ModelError> {
+    async fn answer(&self, ask: &Ask, _: &mut (dyn for<'h> FnMut(Heard<'h>) + Send)) -> Result<Answer, ModelError> {
         if self.dead.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
