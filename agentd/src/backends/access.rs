@@ -2,64 +2,70 @@
 
 use std::collections::BTreeMap;
 
+use sandbox_agent::model::Usage;
+use sandbox_agent::provider::{Layers, Price, resolve};
 use sandbox_protocol::agent::{ProviderKind, RunFailure, Secret};
 
 use super::limits::CONTEXT_TOKENS_DEFAULT;
 use super::tally::Failure;
 use crate::backend::Order;
 
-/// Settings that hold a customer's key; of those that are there, the first is meant.
-const KEYS: [&str; 4] = ["MODEL_API_KEY", "OPENCODE_MODEL_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
+/// Settings that hold a customer's key.
+const KEYS: [&str; 2] = ["MODEL_API_KEY", "OPENCODE_MODEL_API_KEY"];
 /// How the names of settings begin that programs take from their environment, and that are ours to say.
 const OURS: [&str; 5] = ["OPENCODE_", "CLAUDE_", "ANTHROPIC_", "OPENAI_", "XDG_"];
+/// Tokens that a price is for.
+const PRICED_TOKENS: u64 = 1_000_000;
 
 /// A provider as a program is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) kind: ProviderKind,
-    /// As [`Provider::base_url`](sandbox_protocol::agent::Provider::base_url), without a slash at its end.
+    /// Of OpenAI and Anthropic with the version; without a slash at its end.
     pub(super) base_url: String,
-    /// The customer's key. An operator's is added outside the sandbox and never comes in.
+    /// The customer's key. An operator's is added outside the sandbox and never given to a program.
     pub(super) key: Option<Secret>,
+    /// Whether it is the operator's matter if the key is not accepted.
+    pub(super) is_operators: bool,
     pub(super) model: String,
     pub(super) context_tokens: u32,
+    /// Where it is known.
+    pub(super) price: Option<Price>,
 }
 
 impl Access {
-    /// What the customer's context says, then the order's environment, then this process's own settings; of those, no key.
+    /// What the customer's context says, then the order's environment, then this process's own settings.
     pub(super) fn of(order: &Order, own: &BTreeMap<String, String>) -> Result<Self, Failure> {
-        let said = order.provider.clone().unwrap_or_default();
-        let customers = |name: &str| order.env.get(name).filter(|text| !text.is_empty()).cloned();
-        let setting = |name: &str| customers(name).or_else(|| own.get(name).filter(|text| !text.is_empty()).cloned());
-        let kind = match said.kind {
-            Some(kind) => kind,
-            None => setting("MODEL_PROVIDER").map_or(Ok(guessed(&setting)), |name| named(&name))?,
-        };
-        let base_url = said.base_url.or_else(|| setting("MODEL_BASE_URL")).or_else(|| base_url(kind, &setting));
-        let base_url = base_url.ok_or_else(|| bad("provider: no base_url is given"))?;
-        if !base_url.starts_with("http://") && !base_url.starts_with("https://") {
-            return Err(bad("provider: base_url is no http:// or https:// address"));
-        }
-        let model = [&order.model, &order.profile.model].into_iter().find(|name| !name.is_empty()).cloned();
-        let model = model.or_else(|| setting("MODEL")).ok_or_else(|| bad("model: none is named"))?;
-        let tokens = setting("MODEL_CONTEXT_TOKENS").and_then(|text| text.parse().ok());
+        let layers = Layers { context: order.provider.as_ref(), order: &order.env, own };
+        let model = if order.model.is_empty() { &order.profile.model } else { &order.model };
+        let found = resolve(layers, model).map_err(|error| (RunFailure::BadRequest, error.to_string()))?;
         Ok(Self {
-            kind,
-            base_url: base_url.trim_end_matches('/').to_owned(),
-            key: said.api_key.or_else(|| KEYS.iter().find_map(|name| customers(name)).map(Secret::new)),
-            model,
-            context_tokens: said.context_tokens.or(tokens).unwrap_or(CONTEXT_TOKENS_DEFAULT),
+            kind: found.kind,
+            base_url: found.base_url,
+            key: found.api_key.filter(|_| !found.is_key_of_operator),
+            is_operators: found.is_key_of_operator,
+            context_tokens: found.context_tokens.unwrap_or(CONTEXT_TOKENS_DEFAULT),
+            price: found.prices.of(&found.model),
+            model: found.model,
         })
+    }
+
+    /// What so many tokens cost, in millionths of a US dollar, where that is known.
+    pub(super) fn cost_micro_usd(&self, usage: Usage) -> Option<u64> {
+        let Price { input_micro_usd, output_micro_usd } = self.price?;
+        let input = usage.input_tokens.saturating_mul(input_micro_usd);
+        let output = usage.output_tokens.saturating_mul(output_micro_usd);
+        Some(input.saturating_add(output).div_ceil(PRICED_TOKENS))
     }
 
     /// What it means that the provider does not accept the key.
     pub(super) fn refused(&self) -> Failure {
-        if self.key.is_some() {
-            (RunFailure::ProviderRefused, "the provider does not accept the key".to_owned())
-        } else {
+        if self.is_operators {
             let words =
-                "the provider wants a key, and none is given: an operator's key is added outside the sandbox only";
+                "the provider wants a key: an operator's is added outside the sandbox, and given to no program in it";
             (RunFailure::OperatorKeyRefused, words.to_owned())
+        } else {
+            (RunFailure::ProviderRefused, "the provider does not accept the key".to_owned())
         }
     }
 }
@@ -70,42 +76,8 @@ pub(super) fn environment(order: &Order) -> BTreeMap<String, String> {
     order.env.iter().filter(|(name, _)| !is_ours(name)).map(|(name, text)| (name.clone(), text.clone())).collect()
 }
 
-fn guessed(setting: &dyn Fn(&str) -> Option<String>) -> ProviderKind {
-    let has = |name: &str| setting(name).is_some();
-    if has("ANTHROPIC_API_KEY") || has("ANTHROPIC_BASE_URL") {
-        ProviderKind::Anthropic
-    } else if has("OLLAMA_HOST") {
-        ProviderKind::Ollama
-    } else {
-        ProviderKind::Openai
-    }
-}
-
-fn named(name: &str) -> Result<ProviderKind, Failure> {
-    match name {
-        "openai" => Ok(ProviderKind::Openai),
-        "anthropic" => Ok(ProviderKind::Anthropic),
-        "ollama" => Ok(ProviderKind::Ollama),
-        _ => Err(bad("MODEL_PROVIDER: give openai, anthropic or ollama")),
-    }
-}
-
-fn base_url(kind: ProviderKind, setting: &dyn Fn(&str) -> Option<String>) -> Option<String> {
-    setting(match kind {
-        ProviderKind::Openai => "OPENAI_BASE_URL",
-        ProviderKind::Anthropic => "ANTHROPIC_BASE_URL",
-        ProviderKind::Ollama => "OLLAMA_HOST",
-    })
-}
-
-fn bad(words: &str) -> Failure {
-    (RunFailure::BadRequest, words.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use sandbox_protocol::agent::Provider;
-
     use super::*;
     use crate::backends::place::tests::order;
 
@@ -114,43 +86,42 @@ mod tests {
     }
 
     #[test]
-    fn the_customers_words_come_before_those_of_the_process() {
-        let own =
-            settings(&[("MODEL_BASE_URL", "http://own/v1"), ("MODEL", "theirs"), ("MODEL_PROVIDER", "anthropic")]);
+    fn a_key_of_the_operators_is_given_to_no_program() {
+        let own = settings(&[("MODEL_BASE_URL", "http://own/v1"), ("MODEL", "m"), ("MODEL_API_KEY", "operators")]);
         let mut order = order();
         let access = Access::of(&order, &own).unwrap();
-        assert_eq!((access.kind, access.base_url.as_str()), (ProviderKind::Anthropic, "http://own/v1"));
-        assert_eq!((access.model.as_str(), access.context_tokens), ("theirs", CONTEXT_TOKENS_DEFAULT));
-        order.env = settings(&[("MODEL_BASE_URL", "http://env/v1/"), ("MODEL_API_KEY", "k")]);
-        assert_eq!(Access::of(&order, &own).unwrap().base_url, "http://env/v1");
-        let base_url = Some("https://said/v1".to_owned());
-        order.provider = Some(Provider { base_url, kind: Some(ProviderKind::Openai), ..Provider::default() });
-        order.model = "mine".to_owned();
-        let access = Access::of(&order, &own).unwrap();
-        assert_eq!((access.kind, access.base_url.as_str()), (ProviderKind::Openai, "https://said/v1"));
-        assert_eq!((access.model.as_str(), access.key), ("mine", Some(Secret::new("k"))));
-    }
-
-    #[test]
-    fn a_key_of_the_process_is_given_to_no_program() {
-        let own = settings(&[("MODEL_BASE_URL", "http://own/v1"), ("MODEL", "m"), ("MODEL_API_KEY", "operators")]);
-        let access = Access::of(&order(), &own).unwrap();
         assert_eq!((access.key.clone(), access.refused().0), (None, RunFailure::OperatorKeyRefused));
-        let keyed = Access { key: Some(Secret::new("mine")), ..access };
-        assert_eq!(keyed.refused().0, RunFailure::ProviderRefused);
+        order.env = settings(&[("MODEL_API_KEY", "mine")]);
+        let access = Access::of(&order, &own).unwrap();
+        assert_eq!((access.key.clone(), access.refused().0), (Some(Secret::new("mine")), RunFailure::ProviderRefused));
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named() {
-        for (own, field) in [
-            (settings(&[("MODEL", "m")]), "base_url"),
-            (settings(&[("MODEL_BASE_URL", "http://own")]), "model"),
-            (settings(&[("MODEL", "m"), ("MODEL_BASE_URL", "ftp://own")]), "base_url"),
-            (settings(&[("MODEL_PROVIDER", "other")]), "MODEL_PROVIDER"),
-        ] {
-            let (failure, words) = Access::of(&order(), &own).unwrap_err();
-            assert!(failure == RunFailure::BadRequest && words.contains(field), "{words}");
-        }
+    fn the_orders_model_comes_before_the_profiles() {
+        let own = settings(&[("MODEL_BASE_URL", "http://own/v1"), ("MODEL", "own")]);
+        let mut order = order();
+        let model = |order: &Order| Access::of(order, &own).unwrap().model;
+        assert_eq!(model(&order), "own");
+        order.profile.model = "profile".to_owned();
+        assert_eq!(model(&order), "profile");
+        order.model = "order".to_owned();
+        assert_eq!(model(&order), "order");
+    }
+
+    #[test]
+    fn what_is_missing_is_a_bad_request() {
+        let (failure, words) = Access::of(&order(), &BTreeMap::new()).unwrap_err();
+        assert!(failure == RunFailure::BadRequest && words.contains("MODEL_BASE_URL"), "{words}");
+    }
+
+    #[test]
+    fn tokens_cost_what_is_known_and_parts_are_rounded_up() {
+        let prices = ("MODEL_PRICES", r#"{"m": {"input": 3, "output": 15}}"#);
+        let own = settings(&[("MODEL_BASE_URL", "http://own/v1"), ("MODEL", "m"), prices]);
+        let access = Access::of(&order(), &own).unwrap();
+        let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens };
+        assert_eq!(access.cost_micro_usd(usage(1_000, 100)), Some(4_500));
+        assert_eq!(Access { price: None, ..access }.cost_micro_usd(usage(1, 1)), None);
     }
 
     #[test]

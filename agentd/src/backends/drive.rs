@@ -108,11 +108,11 @@ pub(super) async fn drive(
         }
     };
     let (out, err) = (Lines::default(), Lines::default());
-    Drive { order, desk, story, program, out, err, complaint: String::new() }.to_its_end().await
+    Drive { order, desk, story, program, out, err, complaint: String::new() }.finish().await
 }
 
 impl Drive<'_> {
-    async fn to_its_end(mut self) -> Over {
+    async fn finish(mut self) -> Over {
         let stopped = loop {
             let heard = tokio::select! {
                 biased;

@@ -9,6 +9,8 @@
 
 mod access;
 mod claude;
+#[cfg(test)]
+mod desk;
 mod drive;
 pub mod limits;
 mod lines;

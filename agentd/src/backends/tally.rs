@@ -5,6 +5,7 @@ use sandbox_agent::redact;
 use sandbox_protocol::agent::RunFailure;
 use sandbox_protocol::agent::event::Told;
 
+use super::access::Access;
 use super::limits::FAILURE_BYTES_MAX;
 use crate::backend::{Desk, Outcome};
 
@@ -26,11 +27,17 @@ pub(super) struct Tally {
 
 impl Tally {
     /// One call of the model is over.
-    pub(super) fn turn(&mut self, usage: Usage, desk: &dyn Desk) {
+    pub(super) fn turn(&mut self, usage: Usage, access: &Access, desk: &dyn Desk) {
         self.turns += 1;
         self.usage.input_tokens += usage.input_tokens;
         self.usage.output_tokens += usage.output_tokens;
+        self.cost_micro_usd = access.cost_micro_usd(self.usage);
         self.tell(desk);
+    }
+
+    /// Whether it has cost as much as a profile lets it.
+    pub(super) fn is_dear(&self, cost_micro_usd_max: u64) -> bool {
+        cost_micro_usd_max != 0 && self.cost_micro_usd.is_some_and(|cost| cost >= cost_micro_usd_max)
     }
 
     /// Tells what was used so far.
@@ -55,6 +62,11 @@ pub(super) fn shown(words: &str) -> String {
     let mut clean = redact(words.trim());
     clean.truncate(clean.floor_char_boundary(FAILURE_BYTES_MAX));
     clean
+}
+
+/// Said where a run has cost as much as it may.
+pub(super) fn too_dear() -> Failure {
+    (RunFailure::CostLimit, "it has cost as much as it may".to_owned())
 }
 
 /// Millionths of a US dollar; `None` for what is no price.

@@ -234,7 +234,7 @@ impl Ground {
 
 #[async_trait]
 impl Model for Ground {
-    async fn answer(&self, ask: &Ask, hear: &mut (dyn FnMut(Heard<'_>) + Send)) -> Result<Answer, ModelError> {
+    async fn answer(&self, ask: &Ask, hear: &mut (dyn for<'h> FnMut(Heard<'h>) + Send)) -> Result<Answer, ModelError> {
         self.fate.moment().await;
         self.model.asks.lock().unwrap().push(ask.clone());
         let turn = ask.messages.iter().filter(|message| message.role == Role::Assistant).count();

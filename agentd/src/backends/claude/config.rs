@@ -117,7 +117,8 @@ pub(super) fn arguments(directory: &Path, order: &Order, access: &Access, strict
     ]
     .map(str::to_owned)
     .to_vec();
-    if order.profile.cost_micro_usd_max != 0 {
+    // Without a price of ours it goes by its own.
+    if order.profile.cost_micro_usd_max != 0 && access.price.is_none() {
         let usd = order.profile.cost_micro_usd_max as f64 / 1_000_000.0;
         arguments.extend(["--max-budget-usd".to_owned(), usd.to_string()]);
     }

@@ -9,7 +9,8 @@ use serde_json::Value;
 pub(super) enum Event {
     System(System),
     /// A piece of an answer.
-    StreamEvent {
+    #[serde(rename = "stream_event")]
+    Stream {
         event: Piece,
     },
     /// A part of an answer that is whole.
@@ -69,12 +70,10 @@ pub(super) struct Begun {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Delta {
-    TextDelta {
-        text: String,
-    },
-    ThinkingDelta {
-        thinking: String,
-    },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
     #[serde(other)]
     Other,
 }

@@ -14,7 +14,7 @@ use super::event::{Block, Closing, Content, Delta, Event, Message, Piece, Questi
 use crate::backend::Desk;
 use crate::backends::access::Access;
 use crate::backends::drive::{Step, Story};
-use crate::backends::tally::{Tally, micro_usd};
+use crate::backends::tally::{Tally, micro_usd, too_dear};
 
 /// What a model is told of a call that its customer, or their profile, refuses.
 const REFUSED: &str = "this call was refused";
@@ -51,7 +51,7 @@ impl ClaudeStory {
     fn step(&mut self, event: Event, desk: &dyn Desk) -> Step {
         match event {
             Event::System(system) => return self.system(system, desk),
-            Event::StreamEvent { event } => self.piece(event, desk),
+            Event::Stream { event } => return self.piece(event, desk),
             Event::Assistant { message } | Event::User { message } => self.blocks(message, desk),
             Event::ControlRequest { request_id, request } => return self.asked(request_id, request),
             Event::Result(closing) => {
@@ -77,17 +77,20 @@ impl ClaudeStory {
         Step::GoOn
     }
 
-    fn piece(&mut self, piece: Piece, desk: &dyn Desk) {
+    fn piece(&mut self, piece: Piece, desk: &dyn Desk) -> Step {
         match piece {
+            Piece::MessageStart { .. } if self.tally.is_dear(self.profile.cost_micro_usd_max) => {
+                return Step::Stop(too_dear());
+            }
             Piece::MessageStart { message } => {
                 self.answer = of(message.usage);
                 self.tally.result.clear();
             }
-            Piece::ContentBlockDelta { delta: Delta::TextDelta { text } } => {
+            Piece::ContentBlockDelta { delta: Delta::Text { text } } => {
                 self.tally.result.push_str(&text);
                 desk.tell(Told::Message { text });
             }
-            Piece::ContentBlockDelta { delta: Delta::ThinkingDelta { thinking: text } } => {
+            Piece::ContentBlockDelta { delta: Delta::Thinking { thinking: text } } => {
                 desk.tell(Told::Reasoning { text });
             }
             // These counts are those of the whole answer so far.
@@ -96,9 +99,10 @@ impl ClaudeStory {
                 self.answer.input_tokens = self.answer.input_tokens.max(usage.input_tokens);
                 self.answer.output_tokens = self.answer.output_tokens.max(usage.output_tokens);
             }
-            Piece::MessageStop => self.tally.turn(std::mem::take(&mut self.answer), desk),
+            Piece::MessageStop => self.tally.turn(std::mem::take(&mut self.answer), &self.access, desk),
             Piece::ContentBlockDelta { delta: Delta::Other } | Piece::Other => {}
         }
+        Step::GoOn
     }
 
     fn blocks(&mut self, message: Message, desk: &dyn Desk) {
@@ -149,7 +153,7 @@ impl ClaudeStory {
                 return;
             }
             ("error_max_turns", _) => (RunFailure::TurnLimit, "all turns were taken".to_owned()),
-            ("error_max_budget_usd", _) => (RunFailure::CostLimit, "it has cost as much as it may".to_owned()),
+            ("error_max_budget_usd", _) => too_dear(),
             (_, Some(401 | 403)) => self.access.refused(),
             _ if result.to_ascii_lowercase().contains(TOO_LONG) => (RunFailure::ContextOverflow, result),
             (_, Some(status)) => {
@@ -165,14 +169,15 @@ impl ClaudeStory {
 
     /// The last line counts all calls, also those whose pieces were not told.
     fn conclude_cost(&mut self, closing: &Closing, desk: &dyn Desk) {
-        let (told, all) = (self.tally.usage, of(closing.usage));
+        let (told, told_cost, all) = (self.tally.usage, self.tally.cost_micro_usd, of(closing.usage));
         let input_tokens = told.input_tokens.max(all.input_tokens);
         let output_tokens = told.output_tokens.max(all.output_tokens);
         self.tally.usage = Usage { input_tokens, output_tokens };
         // For a model that it does not know, it names some price.
         let is_known = !closing.models.is_empty() && closing.models.values().all(|model| model.cost_basis != "unknown");
-        self.tally.cost_micro_usd = micro_usd(closing.total_cost_usd).filter(|_| is_known);
-        if (self.tally.usage, self.tally.cost_micro_usd) != (told, None) {
+        let its_own = micro_usd(closing.total_cost_usd).filter(|_| is_known);
+        self.tally.cost_micro_usd = self.access.cost_micro_usd(self.tally.usage).or(its_own);
+        if (self.tally.usage, self.tally.cost_micro_usd) != (told, told_cost) {
             self.tally.tell(desk);
         }
     }

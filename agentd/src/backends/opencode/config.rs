@@ -183,6 +183,8 @@ mod tests {
             key: Some(sandbox_protocol::agent::Secret::new("s3cret")),
             model: "a/b".into(),
             context_tokens: 9_000,
+            is_operators: false,
+            price: None,
         };
         let env = environment(Path::new("/d"), &access, &Strictness::of(&profile(Policy::Allow, &[])));
         assert!(env.values().all(|value| !value.contains("s3cret")));

@@ -10,7 +10,7 @@ use crate::backend::{Desk, Order};
 use crate::backends::access::Access;
 use crate::backends::drive::{Step, Story};
 use crate::backends::limits::PROVIDER_ATTEMPTS_MAX;
-use crate::backends::tally::{Failure, Tally, micro_usd, shown};
+use crate::backends::tally::{Failure, Tally, shown, too_dear};
 
 /// A line of the program's log about an attempt that failed, and what comes before its reason.
 const FAILED_ATTEMPT: &str = "message=\"stream error\"";
@@ -90,8 +90,6 @@ struct StepPart {
     reason: String,
     #[serde(default)]
     tokens: Tokens,
-    #[serde(default)]
-    cost: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -168,18 +166,14 @@ impl OpencodeStory {
 
     fn turn(&mut self, part: &StepPart, desk: &dyn Desk) -> Step {
         self.failed_attempts = 0;
-        if let Some(cost) = micro_usd(part.cost) {
-            *self.tally.cost_micro_usd.get_or_insert_default() += cost;
-        }
         let Tokens { input, output, reasoning, cache } = &part.tokens;
         let usage = Usage { input_tokens: input + cache.read + cache.write, output_tokens: output + reasoning };
-        self.tally.turn(usage, desk);
+        self.tally.turn(usage, &self.access, desk);
         if part.reason != "tool-calls" {
             return Step::GoOn;
         }
-        let cost = self.tally.cost_micro_usd.unwrap_or_default();
-        if self.cost_micro_usd_max != 0 && cost >= self.cost_micro_usd_max {
-            return Step::Stop((RunFailure::CostLimit, "it has cost as much as it may".to_owned()));
+        if self.tally.is_dear(self.cost_micro_usd_max) {
+            return Step::Stop(too_dear());
         }
         if u64::from(self.tally.turns) >= self.turns_max {
             return Step::Stop((RunFailure::TurnLimit, format!("all {} turns were taken", self.turns_max)));
