@@ -24,16 +24,22 @@ pub trait Backend: Send + Sync {
     /// Forgets what it keeps of a session besides the session's own directory.
     ///
     /// # Errors
-    /// The session is in use.
-    async fn forget(&self, _session: &str) -> Result<(), InUse> {
+    /// It is kept, or in part.
+    async fn forget(&self, _session: &str) -> Result<(), ForgetError> {
         Ok(())
     }
 }
 
-/// A session that is in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the session is in use")]
-pub struct InUse;
+/// Why a session is not forgotten.
+#[derive(Debug, thiserror::Error)]
+pub enum ForgetError {
+    /// Somebody works in it.
+    #[error("the session is in use")]
+    InUse,
+    /// What is kept of it cannot be removed.
+    #[error("what is kept of the session cannot be removed")]
+    Kept(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
 
 /// What is to be done.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use sandbox_agent::provider::{HttpSettings, http_client};
 use sandbox_agentd::backend::Backend;
+use sandbox_agentd::backends::{self, ClaudeAgent, FspPrograms, Opencode};
 use sandbox_agentd::config::Config;
 use sandbox_agentd::debates::Debates;
 use sandbox_agentd::hands::Sidecar;
@@ -70,7 +71,19 @@ fn settings(config: &Config, stop: &CancellationToken) -> Result<Settings> {
         sessions: config.storage.join("sessions"),
         runs: config.storage.join("runs"),
     });
-    let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(native)];
+    let programs = Arc::new(FspPrograms::new(sidecar.pool().clone()));
+    let of = |program: &str| backends::Settings {
+        program: program.to_owned(),
+        home: config.home.clone(),
+        workspace: config.workspace.clone(),
+        storage: config.storage.clone(),
+        own: config.providers.clone(),
+    };
+    let backends: Vec<Arc<dyn Backend>> = vec![
+        Arc::new(native),
+        Arc::new(Opencode::new(programs.clone(), of("opencode"))),
+        Arc::new(ClaudeAgent::new(programs, of("claude"))),
+    ];
     Ok(Settings {
         storage: config.storage.clone(),
         backends,

@@ -16,7 +16,7 @@ use sandbox_agent::tools::{Surroundings, Toolbox};
 use sandbox_protocol::agent::{NATIVE, RunFailure};
 use tokio::task::JoinHandle;
 
-use crate::backend::{Backend, Desk, InUse, Order, Outcome};
+use crate::backend::{Backend, Desk, ForgetError, Order, Outcome};
 use crate::hands::Sidecar;
 
 /// What it works with.
@@ -158,15 +158,16 @@ impl Backend for Native {
         })
     }
 
-    async fn forget(&self, session: &str) -> Result<(), InUse> {
+    async fn forget(&self, session: &str) -> Result<(), ForgetError> {
         let left = self.settling().remove(session);
         if let Some(left) = left {
             left.abort();
             let _gone = left.await;
         }
         match memory::delete(&self.settings.sessions, session) {
-            Err(MemoryError::Busy) => Err(InUse),
-            Ok(_) | Err(_) => Ok(()),
+            Err(MemoryError::Busy) => Err(ForgetError::InUse),
+            Err(error) => Err(ForgetError::Kept(error.into())),
+            Ok(_) => Ok(()),
         }
     }
 }

@@ -14,11 +14,11 @@ use sandbox_protocol::exec::BEARER;
 use sandbox_protocol::fsp::{Extension, Extensions};
 use tokio::net::UnixStream;
 
+use crate::backends::PROGRAM_EXTENSIONS;
 use crate::limits::FILE_ANSWER_MAX;
 
 /// What is asked of the sidecar beyond version 1.
-const WANTED: [Extension; 5] =
-    [Extension::Replay, Extension::Credit, Extension::Binary, Extension::Signal, Extension::Cwd];
+const WANTED: [Extension; 5] = PROGRAM_EXTENSIONS;
 
 /// The sidecar. Clones share connections.
 #[derive(Debug, Clone)]

@@ -23,8 +23,8 @@ impl Refused {
 
 impl From<RunsError> for Refused {
     fn from(error: RunsError) -> Self {
-        if let RunsError::Store(cause) = &error {
-            tracing::error!(%cause, "the storage fails");
+        if error.refusal() == SidecarRefusal::Internal {
+            tracing::error!(error = &error as &dyn std::error::Error, "a request failed");
         }
         Self { code: error.refusal(), message: error.to_string() }
     }

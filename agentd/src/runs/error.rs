@@ -40,6 +40,9 @@ pub enum RunsError {
     /// The session is in use.
     #[error("the session is in use")]
     SessionInUse,
+    /// What a backend keeps of the session is not forgotten.
+    #[error("the session is not forgotten")]
+    NotForgotten(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Nobody waits for a word about this call.
     #[error("no call of this id waits for an answer")]
     NotAsked,
@@ -62,7 +65,7 @@ impl RunsError {
             Self::UnknownRun => SidecarRefusal::UnknownRun,
             Self::UnknownSession => SidecarRefusal::UnknownSession,
             Self::Busy => SidecarRefusal::Busy,
-            Self::Store(_) => SidecarRefusal::Internal,
+            Self::Store(_) | Self::NotForgotten(_) => SidecarRefusal::Internal,
         }
     }
 }

@@ -28,7 +28,7 @@ pub use self::error::RunsError;
 pub(crate) use self::run::Run;
 pub(crate) use self::store::End;
 use self::store::{Record, Request, SessionRecord, Store, is_id};
-use crate::backend::{Backend, InUse};
+use crate::backend::{Backend, ForgetError};
 use crate::negotiator::Negotiator;
 
 /// What runs are carried out by and kept in.
@@ -205,7 +205,10 @@ impl Runs {
         let lock = self.shared.known().session(id);
         let _held = lock.try_lock().map_err(|_| RunsError::SessionInUse)?;
         if let Some(backend) = self.shared.backend(&known.backend) {
-            backend.forget(id).await.map_err(|InUse| RunsError::SessionInUse)?;
+            backend.forget(id).await.map_err(|error| match error {
+                ForgetError::InUse => RunsError::SessionInUse,
+                ForgetError::Kept(cause) => RunsError::NotForgotten(cause),
+            })?;
         }
         Ok(self.shared.store.forget_session(id)?)
     }

@@ -21,7 +21,7 @@ use super::programs::{Launch, ProgramError, Programs};
 use super::sessions::Sessions;
 use super::tally::{Failure, Tally, shown};
 use super::turn::{interrupted, prompt, unreadable};
-use crate::backend::{Backend, Desk, Order, Outcome};
+use crate::backend::{Backend, Desk, ForgetError, Order, Outcome};
 
 const NAME: &str = "opencode";
 /// What the program says of a conversation that it does not have.
@@ -45,7 +45,7 @@ impl Opencode {
     ///
     /// # Errors
     /// Not all of it may be gone.
-    pub async fn forget(&self, session: &str) -> Result<(), ProgramError> {
+    async fn clear(&self, session: &str) -> Result<(), ProgramError> {
         self.sessions.forget(session).await.map_err(|error| ProgramError::Lost(Box::new(error)))?;
         remove(&*self.programs, &self.settings.directory(NAME, session)).await
     }
@@ -127,5 +127,9 @@ impl Backend for Opencode {
         self.carry_out(order, desk)
             .await
             .unwrap_or_else(|failure| Outcome { failure: Some(failure), ..Outcome::default() })
+    }
+
+    async fn forget(&self, session: &str) -> Result<(), ForgetError> {
+        self.clear(session).await.map_err(|error| ForgetError::Kept(error.into()))
     }
 }
