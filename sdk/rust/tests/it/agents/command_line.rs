@@ -66,7 +66,7 @@ impl Terminal {
             ("SANDBOX_CONFIG_DIR", directory.path().display().to_string()),
             ("PROVIDER_KEY", "sk-canary".to_owned()),
         ]);
-        let mut terminal = Self { world: world, agent, directory, settings, sandbox: String::new() };
+        let mut terminal = Self { world, agent, directory, settings, sandbox: String::new() };
         let created = terminal.run(&["create", "--agent-backend", "native", "--agent", "coder"]).await;
         created.check(0, &format!("sbx-{service}-0-0"));
         terminal.sandbox = created.stdout.trim().to_owned();
