@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sandbox_protocol::limits::{
-    EVENT_HEARTBEAT_S, EXEC_OUTPUT_BYTES_MAX, PTY_WINDOW_BYTES, RUN_BODY_BYTES_MAX, SIGNATURE_LIFETIME_S_MAX,
-    WAIT_S_MAX,
+    EVENT_HEARTBEAT_S, EXEC_OUTPUT_BYTES_MAX, PROMPT_TIMEOUT_MS_MAX, PTY_WINDOW_BYTES, RUN_BODY_BYTES_MAX,
+    SIGNATURE_LIFETIME_S_MAX, TASK_TIMEOUT_MS_DEFAULT, TASK_TIMEOUT_MS_MAX, WAIT_S_MAX,
 };
 
 /// Length of the name of a host that is connected to over SSH: as long as a name in DNS may be.
@@ -71,6 +71,12 @@ pub const EVENT_SILENCE: Duration = Duration::from_secs(4 * EVENT_HEARTBEAT_S);
 pub const RUN_EVENT_BYTES_MAX: usize = 4 * RUN_BODY_BYTES_MAX;
 /// Attempts in a row at a stream of a run that breaks before it tells anything.
 pub const RUN_TRIES_MAX: u32 = 10;
+/// Time of a prompt or task that is given none, in seconds as the command line counts it.
+pub const TASK_TIMEOUT_S_DEFAULT: u64 = TASK_TIMEOUT_MS_DEFAULT / 1_000;
+/// Most time of a prompt.
+pub const PROMPT_TIMEOUT_S_MAX: u64 = PROMPT_TIMEOUT_MS_MAX / 1_000;
+/// Most time of a task.
+pub const TASK_TIMEOUT_S_MAX: u64 = TASK_TIMEOUT_MS_MAX / 1_000;
 /// Bytes of stdin that the command line reads at a time.
 pub const STDIN_PIECE_BYTES: usize = 64 * 1024;
 /// Pieces of stdin that wait to be sent.

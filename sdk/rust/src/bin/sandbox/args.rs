@@ -71,7 +71,7 @@ pub(crate) struct Global {
     /// Print JSON: results on stdout, errors as {code, message, retryable} on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Seal nothing: the environment is public on chain
+    /// Seal nothing: environments and prompts are public on chain
     #[arg(long, global = true)]
     pub(crate) plain: bool,
     /// Seal commands and their stdin as well as the environment

@@ -10,8 +10,10 @@ use std::process::Stdio;
 use alloy::hex;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use sandbox_protocol::agent::event::Told;
 use sandbox_protocol::agent::{Decision, RunFailure};
+use sandbox_protocol::{CallKey, Job};
 use sandbox_sdk::{devchain, operators};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -23,7 +25,7 @@ use crate::world::{CUSTOMER, World, profile};
 
 /// A world with an operator that has an agent, a customer's sandbox there, and a terminal.
 struct Terminal {
-    _world: World,
+    world: World,
     agent: FakeAgent,
     directory: tempfile::TempDir,
     settings: BTreeMap<&'static str, String>,
@@ -64,7 +66,7 @@ impl Terminal {
             ("SANDBOX_CONFIG_DIR", directory.path().display().to_string()),
             ("PROVIDER_KEY", "sk-canary".to_owned()),
         ]);
-        let mut terminal = Self { _world: world, agent, directory, settings, sandbox: String::new() };
+        let mut terminal = Self { world, agent, directory, settings, sandbox: String::new() };
         let created = terminal.run(&["create", "--agent-backend", "native", "--agent", "coder"]).await;
         created.check(0, &format!("sbx-{service}-0-0"));
         terminal.sandbox = created.stdout.trim().to_owned();
@@ -345,6 +347,12 @@ async fn a_negotiation_is_priced_seen_ranked_and_kept() {
     for text in expected {
         assert!(run.stderr.contains(text), "{text:?} is not in {}", run.stderr);
     }
+    let call = CallKey { service: terminal.settings["SANDBOX_SERVICE"].parse().unwrap(), call: 1 };
+    let submission = terminal.world.account(CUSTOMER).await.chain().submission(call).await.unwrap().unwrap();
+    assert_eq!(submission.job, Job::Task.id());
+    for secret in ["sk-canary", "Buy a rival", "ACME"] {
+        assert!(!hex::encode(&submission.inputs).contains(&hex::encode(secret)), "{secret} is public");
+    }
     let result: Value =
         serde_json::from_str(&std::fs::read_to_string(terminal.path("out/result.json")).unwrap()).unwrap();
     assert_eq!(result["policy_scores"][0]["move_id"], "m1", "as they were given");
@@ -354,4 +362,21 @@ async fn a_negotiation_is_priced_seen_ranked_and_kept() {
     let refused = terminal.run(&["negotiate", "SANDBOX", &moves]).await;
     refused.check(2, "");
     assert_eq!(refused.stderr, "sandbox: the moves are of no company: name it with --ticker\n");
+}
+
+#[tokio::test]
+async fn a_person_sees_the_table_of_a_negotiation_fill() {
+    let round = |round| say(Told::SandboxRound { move_id: "m1".into(), round, status: "dm_responded".into() });
+    let terminal = Terminal::open(vec![round(1), round(2)], Faults::default()).await;
+    let moves = terminal.file("moves.json", &json!([{"id": "m1", "content": "a"}, {"id": "m2", "content": "b"}]));
+    let (mut master, slave) = pty();
+    tcsetwinsize(&slave, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let mut command = terminal.command(&["negotiate", "SANDBOX", &moves, "--ticker", "ACME", "--rounds", "2"]);
+    let child = command.stderr(Stdio::from(OwnedFd::from(slave))).spawn().unwrap();
+    drop(command);
+    let reading = tokio::task::spawn_blocking(move || (read_until(&mut master, "proven: call "), master));
+    let (seen, _master) = reading.await.unwrap();
+    assert!(seen.contains("\x1b[2A\x1b[Jm1  #.  argued\r\nm2  ..  waiting\r\n"), "{seen:?}");
+    assert!(seen.contains("\x1b[2A\x1b[Jm1  ##  argued\r\nm2  ..  waiting\r\n"), "{seen:?}");
+    assert_eq!(child.wait_with_output().await.unwrap().status.code(), Some(0));
 }

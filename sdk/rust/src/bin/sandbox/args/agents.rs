@@ -3,27 +3,21 @@
 use std::path::PathBuf;
 
 use sandbox_protocol::SandboxId;
-use sandbox_protocol::limits::{
-    NEGOTIATION_CONCURRENCY_MAX, NEGOTIATION_ROUNDS_MAX, PROMPT_TIMEOUT_MS_MAX, TASK_TIMEOUT_MS_MAX, TASK_TURNS_MAX,
-};
+use sandbox_protocol::limits::{NEGOTIATION_CONCURRENCY_MAX, NEGOTIATION_ROUNDS_MAX, TASK_TURNS_MAX};
+use sandbox_sdk::limits::{PROMPT_TIMEOUT_S_MAX, TASK_TIMEOUT_S_DEFAULT, TASK_TIMEOUT_S_MAX};
 
 use super::words::sandbox;
 use super::{AnswerArgs, PayArgs};
 
-const PROMPT_TIMEOUT_S_MAX: u64 = PROMPT_TIMEOUT_MS_MAX / 1_000;
-const TASK_TIMEOUT_S_MAX: u64 = TASK_TIMEOUT_MS_MAX / 1_000;
 /// Seconds that a job's answer may take beyond the time for its work: the sandbox may have to start, the receipt to settle.
 const AROUND_S: u64 = 300;
-/// Seconds of a run that is given no time of its own.
-const TIMEOUT_S_DEFAULT: u64 = sandbox_protocol::limits::TASK_TIMEOUT_MS_DEFAULT / 1_000;
-
 /// Which model, and by whose key.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ModelArgs {
     /// Model of the provider; default: the profile's or the sandbox's
     #[arg(long, default_value = "", hide_default_value = true, value_name = "MODEL")]
     pub(crate) model: String,
-    /// Variable of this program's environment that holds one's key for the provider; it goes sealed or over TLS
+    /// Variable of this program's environment that holds one's key for the provider; jobs carry it sealed
     #[arg(long, value_name = "NAME")]
     pub(crate) provider_key_env: Option<String>,
 }
@@ -163,7 +157,7 @@ pub(crate) struct SessionsArgs {
 
 /// How long the answer of a job is waited for that may work for so long.
 pub(crate) fn answer_within(within: Option<u64>, timeout_s: Option<u64>, save: Option<PathBuf>) -> AnswerArgs {
-    AnswerArgs { within: within.unwrap_or(timeout_s.unwrap_or(TIMEOUT_S_DEFAULT) + AROUND_S), save }
+    AnswerArgs { within: within.unwrap_or(timeout_s.unwrap_or(TASK_TIMEOUT_S_DEFAULT) + AROUND_S), save }
 }
 
 #[cfg(test)]

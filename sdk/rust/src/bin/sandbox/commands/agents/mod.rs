@@ -127,9 +127,14 @@ fn of_one_turn(response: PromptResponse) -> TaskResponse {
     TaskResponse { success, result, error, trace_id, turns_used, duration_ms, input_tokens, output_tokens, session_id }
 }
 
-/// A job that was not done is that; one that was is as successful as its agent.
+/// A job that was not done is that; one that was is as successful as its agent, whose word for it is told.
 pub(super) fn ended(body: &CallBody, reply: &RunReply) -> Result<ExitCode, Failure> {
-    match Failure::of_answer(answer_of(body)?).or_else(|| of_run(reply)) {
+    let not_done = Failure::of_answer(answer_of(body)?);
+    let told = |failure: Failure| match reply.error.as_str() {
+        "" => failure,
+        error => Failure { message: error.to_owned(), ..failure },
+    };
+    match not_done.map(told).or_else(|| of_run(reply)) {
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
     }
