@@ -16,6 +16,7 @@ use sandbox_protocol::agent::negotiation::{LOGS_DIRECTORY, MoveReport, Negotiate
 use crate::backend::Desk;
 use crate::hands::Sidecar;
 use crate::negotiator::{Negotiator, Until};
+use crate::runs::CALLS;
 
 /// Has moves argued about by a provider's model.
 #[derive(Debug, Clone)]
@@ -67,7 +68,7 @@ impl Negotiator for Debates {
         let settings = model.settings();
         let (tokenizer, price) = (tokenizer_of(&settings.model), settings.prices.of(&settings.model));
         let context_tokens = settings.context_tokens.map(|tokens| tokens as usize);
-        let path = place.join("calls.jsonl");
+        let path = place.join(CALLS);
         let opened = tokio::task::spawn_blocking(move || FileCheckpoints::open(&path)).await;
         let checkpoints = match opened.map_err(Error::other).and_then(|opened| opened.map_err(Error::other)) {
             Ok(checkpoints) => checkpoints,

@@ -24,7 +24,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 fn main() -> ExitCode {
-    logging::start(Format::Text, "info");
+    // Its library for providers warns of every empty piece of an answer.
+    logging::start(Format::Text, "info,genai=error");
     match live() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

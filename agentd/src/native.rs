@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::backend::{Backend, Desk, ForgetError, Order, Outcome};
 use crate::hands::Sidecar;
+use crate::runs::STEPS;
 
 /// What it works with.
 #[derive(Debug, Clone)]
@@ -114,7 +115,7 @@ impl Native {
             conversation: &Remembered(memory.clone()),
             tools: &Toolbox::new(hands.clone(), hands, surroundings),
             desk,
-            journal: &FileJournal::new(self.settings.runs.join(&order.id).join("steps.jsonl")),
+            journal: &FileJournal::new(self.settings.runs.join(&order.id).join(STEPS)),
             price: &price,
         };
         let end = task::run(&task, ports).await;

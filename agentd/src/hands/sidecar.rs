@@ -11,14 +11,11 @@ use sandbox_fsp::{Endpoint, Pool, PoolSettings, Token, UnixSocket};
 use sandbox_process::link::link;
 use sandbox_protocol::agent::Secret;
 use sandbox_protocol::exec::BEARER;
-use sandbox_protocol::fsp::{Extension, Extensions};
+use sandbox_protocol::fsp::Extensions;
 use tokio::net::UnixStream;
 
 use crate::backends::PROGRAM_EXTENSIONS;
 use crate::limits::FILE_ANSWER_MAX;
-
-/// What is asked of the sidecar beyond version 1.
-const WANTED: [Extension; 5] = PROGRAM_EXTENSIONS;
 
 /// The sidecar. Clones share connections.
 #[derive(Debug, Clone)]
@@ -51,7 +48,7 @@ pub enum AskError {
 impl Sidecar {
     /// The one that serves at `socket`.
     pub fn new(socket: PathBuf, token: Secret) -> Self {
-        let wanted = WANTED.into_iter().collect::<Extensions>();
+        let wanted = PROGRAM_EXTENSIONS.into_iter().collect::<Extensions>();
         let endpoint = Endpoint::new(UnixSocket::new(&socket), Token::fixed(token.reveal()), wanted);
         Self { socket, token, pool: Pool::new(endpoint, PoolSettings::default()) }
     }

@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::error::RunsError;
 pub(crate) use self::run::Run;
-pub(crate) use self::store::End;
+pub(crate) use self::store::{CALLS, End, STEPS};
 use self::store::{Record, Request, SessionRecord, Store, is_id};
 use crate::backend::{Backend, ForgetError};
 use crate::negotiator::Negotiator;

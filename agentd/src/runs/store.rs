@@ -15,6 +15,10 @@ use serde::{Deserialize, Serialize};
 const DIRECTORY_MODE: u32 = 0o700;
 const RECORD: &str = "record.json";
 const SESSION: &str = "session.json";
+/// What the native agent has done in a run.
+pub(crate) const STEPS: &str = "steps.jsonl";
+/// What was said about a move.
+pub(crate) const CALLS: &str = "calls.jsonl";
 
 /// A run, as it is kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -96,6 +100,18 @@ impl Store {
         let directory = self.run(&record.id);
         make(&directory)?;
         write(&directory.join(RECORD), record)
+    }
+
+    /// Removes what a run needed to be taken up again.
+    pub(crate) fn clear(&self, id: &str) {
+        for name in [STEPS, CALLS] {
+            match fs::remove_file(self.run(id).join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(run = id, name, %error, "what an ended run leaves is not removed");
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
     }
 
     /// Forgets a run.

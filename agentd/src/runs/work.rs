@@ -32,6 +32,8 @@ pub(super) async fn carry_out(shared: &Arc<Shared>, run: Arc<Run>, resumed: bool
     let record = Record { request: None, end: Some(end.clone()), ..run.record.clone() };
     if let Err(error) = shared.store.keep(&record) {
         tracing::error!(run = id, %error, "the end of a run is not kept");
+    } else {
+        shared.store.clear(&id);
     }
     run.ended(end);
 }

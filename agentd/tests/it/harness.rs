@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes on a busy machine.
@@ -219,4 +219,15 @@ pub(crate) fn task(id: &str, prompt: &str) -> TaskBody {
 /// What is said about a call.
 pub(crate) fn word(decision: Decision) -> serde_json::Value {
     json!({ "decision": decision })
+}
+
+/// Waits until that holds.
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    let mut looks = interval(Duration::from_millis(2));
+    let waiting = async {
+        while !holds().await {
+            looks.tick().await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap();
 }

@@ -5,5 +5,6 @@
 
 mod backends;
 mod harness;
+mod inside;
 mod limits;
 mod runs;

@@ -13,10 +13,8 @@ use crate::limits::{
     TASK_TIMEOUT_MS_MAX, TICKER_BYTES_MAX,
 };
 
-mod report;
 mod result;
 
-pub use self::report::{markdown, ranking};
 pub use self::result::{Plan, plan};
 
 /// The metrics of a score, in the order in which they are told.

@@ -12,8 +12,17 @@ use crate::tidy::source::{Source, for_tests, is_test_attribute};
 const ENVIRONMENT: [&str; 2] = ["process/src/source.rs", "build/protobuf-src/src/lib.rs"];
 const ENVIRONMENT_CALLS: [&str; 4] = ["var", "var_os", "vars", "vars_os"];
 /// Where JSON without a type may stand: the files that turn it into types, or types into it.
-const JSON_RIMS: [&str; 9] = [
+const JSON_RIMS: [&str; 18] = [
     "agent/src/detail.rs",
+    "agent/src/memory/",
+    "agent/src/model.rs",
+    "agent/src/provider/",
+    "agent/src/task/",
+    "agent/src/tools/",
+    "agentd/src/backend.rs",
+    "agentd/src/backends/",
+    "protocol/src/agent/",
+    "tests/provider/",
     "protocol/src/fsp/wire.rs",
     "protocol/src/http.rs",
     "sdk/rust/src/bin/sandbox/commands/agents/context.rs",
@@ -23,18 +32,21 @@ const JSON_RIMS: [&str; 9] = [
     "process/src/logging/json.rs",
     "xtask/src/setup/runsc.rs",
 ];
-/// Where tests wait for a state; everything else calls this.
-const WAITING: &str = "tests/src/wait.rs";
+/// Where tests wait for a state, which everything else calls; and a provider whose delays are what tests ask of it.
+const WAITING: [&str; 2] = ["tests/src/wait.rs", "tests/provider/src/provider.rs"];
 /// Types that make a static changeable.
 const CELLS: [&str; 9] =
     ["OnceLock", "OnceCell", "LazyLock", "LazyCell", "Lazy", "Mutex", "RwLock", "RefCell", "UnsafeCell"];
 /// Macros that declare changeable statics.
 const CELL_MACROS: [&str; 2] = ["lazy_static", "thread_local"];
 /// Each outside library and the folders that may name it.
-const LIBRARIES: [(&str, &[&str]); 6] = [
+const LIBRARIES: [(&str, &[&str]); 9] = [
     ("bollard", &["operator/src/docker"]),
     ("sled", &["operator/src/records"]),
-    ("axum", &["operator/src/admin", "operator/src/api", "sidecar/src/http"]),
+    ("axum", &["agentd/src/http", "operator/src/admin", "operator/src/api", "sidecar/src/http", "tests/provider"]),
+    ("genai", &["agent/src/provider"]),
+    ("bm25", &["agent/src/memory"]),
+    ("bpe_openai", &["agent/src/memory"]),
     ("russh", &["gateway"]),
     (
         "blueprint_sdk",
@@ -104,7 +116,7 @@ impl Reader<'_> {
         match segments[..] {
             [.., "env", call] if ENVIRONMENT_CALLS.contains(&call) => self.environment(place),
             ["serde_json", "Value", ..] => self.json(place),
-            [.., "sleep"] if self.test && self.path != WAITING => {
+            [.., "sleep"] if self.test && !WAITING.contains(&self.path) => {
                 self.find(place, "a test sleeps: wait for a state through the harness, or advance the paused clock");
             }
             _ => (),
@@ -310,7 +322,7 @@ mod tests {
         let sleep = "#[cfg(test)] mod tests { #[tokio::test] async fn a() { tokio::time::sleep(b).await; } }";
         found("fleet/src/lib.rs", sleep, "sleeps");
         fine("fleet/src/lib.rs", "async fn a() { tokio::time::sleep(b).await; }");
-        fine(WAITING, "async fn a() { tokio::time::sleep(b).await; }");
+        fine(WAITING[0], "async fn a() { tokio::time::sleep(b).await; }");
         found("fleet/src/lib.rs", "#[test] fn test_a() {}", "sentence");
         fine("fleet/src/lib.rs", "fn test_bed() {}");
     }
