@@ -1,5 +1,7 @@
 //! What a whole answer is made of, and what is sent for it.
 
+use std::time::Duration;
+
 use sandbox_agent::model::{Ask, Message, Role, ToolCall, ToolSpec, Usage};
 use sandbox_agent::provider::{Prices, ProviderModel};
 use sandbox_protocol::agent::{ProviderKind, Secret};
@@ -181,4 +183,22 @@ async fn answers_are_counted_at_their_price() {
     let ledger = model.ledger();
     assert_eq!((ledger.calls(), ledger.cost_micro_usd()), (2, Some(9_000)));
     assert_eq!(ledger.usage(), Usage { input_tokens: 2_000, output_tokens: 200 });
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_though_its_body_ends_after_the_last_word() {
+    for kind in KINDS {
+        let provider =
+            Provider::start(Script::always(Reply::text("x").piece_delay(Duration::from_millis(10)))).await.unwrap();
+        let model = model(settings(kind, provider.url())).unwrap();
+        for call in 1..=20 {
+            heard(&model, &words("hi")).await.0.unwrap();
+            while provider.in_flight() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(provider.calls(), call);
+        }
+        let opened = provider.requests().iter().map(|request| request.connection).max().unwrap();
+        assert!(opened < 20, "{kind:?}: {opened} connections for 20 calls");
+    }
 }
