@@ -21,8 +21,14 @@ fn once(kind: ProviderKind, provider: &Provider, limits: ProviderLimits) -> Prov
 
 /// The error, after a look at all its words.
 async fn error(kind: ProviderKind, reply: Reply) -> ModelError {
-    let provider = Provider::start(Script::always(reply)).await.unwrap();
-    let error = heard(&model(once(kind, &provider, LIMITS)).unwrap(), &words("hello")).await.0.unwrap_err();
+    let answer = match Provider::start(Script::always(reply)).await {
+        Ok(provider) => match model(once(kind, &provider, LIMITS)) {
+            Ok(model) => heard(&model, &words("hello")).await.0,
+            Err(error) => Err(error),
+        },
+        Err(error) => panic!("{error}"),
+    };
+    let Err(error) = answer else { panic!("an answer: {answer:?}") };
     let mut said = format!("{error} {error:?}");
     let mut cause = error.source();
     while let Some(error) = cause {
