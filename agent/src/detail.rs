@@ -153,13 +153,13 @@ mod tests {
     fn values_are_shown_in_one_notation() {
         check(json!(null), "nil");
         check(json!([1, -2.5, true, "a \"b\"\n"]), r#"[1, -2.5, true, "a \"b\"\n"]"#);
-        check(json!({"path": null, "Content-Type": {}}), r#"%{path: nil, "Content-Type" => %{}}"#);
+        check(json!({"Content-Type": {}, "path": null}), r#"%{"Content-Type" => %{}, path: nil}"#);
     }
 
     #[test]
     fn what_is_secret_by_name_or_shape_is_not_shown() {
         check(json!({"api_key": "x", "password": 1234}), r#"%{api_key: "[redacted]", password: "[redacted]"}"#);
-        check(json!({"token": null, "note": "sk-abcdefghijklmnopqrstuv"}), r#"%{token: nil, note: "[redacted]"}"#);
+        check(json!({"note": "sk-abcdefghijklmnopqrstuv", "token": null}), r#"%{note: "[redacted]", token: nil}"#);
         check(json!({"max_tokens": 7}), "%{max_tokens: 7}");
     }
 

@@ -11,6 +11,8 @@ pub const APPROVAL_TIMEOUT_MS_DEFAULT: u64 = 300_000;
 pub const PROVIDER_CONNECT_MS_MAX: u64 = 10_000;
 /// Time that a connection to a provider is kept without a call, in milliseconds.
 pub const PROVIDER_IDLE_MS_MAX: u64 = 90_000;
+/// Time that a provider has to close an answer's body after its last word, in milliseconds; then its connection is not kept.
+pub const PROVIDER_LINGER_MS_MAX: u64 = 250;
 /// Time for the first piece of an answer, in milliseconds: a long conversation is read before a word is said.
 pub const PROVIDER_FIRST_MS_MAX: u64 = 120_000;
 /// Time for each further piece, in milliseconds.

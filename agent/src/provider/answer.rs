@@ -1,6 +1,7 @@
 //! A model at a provider: asked, heard piece by piece, and believed once the provider says that it is done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -15,7 +16,8 @@ use super::ledger::Ledger;
 use super::request::{Wanted, chat, options, target};
 use super::retry::Attempts;
 use super::settings::ProviderSettings;
-use crate::limits::ANSWER_BYTES_MAX;
+use super::words::quietly;
+use crate::limits::{ANSWER_BYTES_MAX, PROVIDER_LINGER_MS_MAX};
 use crate::model::{Answer, Ask, Heard, Model, ModelError, ToolCall, Usage};
 
 type Hear<'a> = &'a mut (dyn FnMut(Heard<'_>) + Send);
@@ -69,12 +71,16 @@ impl ProviderModel {
         let (limits, key) = (&settings.limits, settings.api_key.as_ref());
         let target = target(settings, &settings.model, Wanted::Words);
         let options = options(settings, ask);
-        let opened = self.client.exec_chat_stream(target, chat(settings.kind, ask), Some(&options)).await;
+        let opened = quietly(self.client.exec_chat_stream(target, chat(settings.kind, ask), Some(&options))).await;
         let mut stream = opened.map_err(|error| Failure::of(error, key))?.stream;
         let heard = timeout(limits.answer_max, self.listen(&mut stream, hear)).await;
         match heard.unwrap_or_else(|_| Err(Failure::timed_out(limits.answer_max))) {
             Err(failure) if is_refused_tunnel(&failure.error) => Err(self.why_no_tunnel(failure).await),
-            heard => heard,
+            Ok(answer) => {
+                linger(stream);
+                Ok(answer)
+            }
+            failed @ Err(_) => failed,
         }
     }
 
@@ -83,7 +89,7 @@ impl ProviderModel {
         let mut coming = Coming::default();
         let mut limit = self.settings.limits.first_max;
         loop {
-            let next = timeout(limit, stream.next()).await.map_err(|_| Failure::timed_out(limit))?;
+            let next = timeout(limit, quietly(stream.next())).await.map_err(|_| Failure::timed_out(limit))?;
             let event = next.ok_or_else(Failure::cut)?.map_err(|error| Failure::of(error, key))?;
             match event {
                 // It comes before anything was sent.
@@ -177,6 +183,15 @@ impl Coming {
         self.bytes = self.bytes.saturating_add(piece.len());
         if self.bytes > ANSWER_BYTES_MAX { Err(too_long()) } else { Ok(()) }
     }
+}
+
+/// Holds on to an answer that is whole until its body has ended: genai reads to the last word and no further, and a body that
+/// is dropped before its end takes its connection with it.
+fn linger(stream: ChatStream) {
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(PROVIDER_LINGER_MS_MAX)).await;
+        drop(stream);
+    });
 }
 
 fn too_long() -> Failure {

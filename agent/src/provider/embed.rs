@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::request::{Wanted, target};
 use super::retry::Attempts;
 use super::settings::ProviderSettings;
+use super::words::quietly;
 use crate::limits::EMBED_TEXTS_MAX;
 use crate::model::{Embedder, ModelError};
 
@@ -49,7 +50,7 @@ impl ProviderEmbedder {
     async fn attempt(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Failure> {
         let target = target(&self.settings, &self.model, Wanted::Vectors);
         let limit = self.settings.limits.first_max;
-        let asked = self.client.exec_embed(target, EmbedRequest::new_batch(texts.to_vec()), None);
+        let asked = quietly(self.client.exec_embed(target, EmbedRequest::new_batch(texts.to_vec()), None));
         let answered = timeout(limit, asked).await.map_err(|_| Failure::timed_out(limit))?;
         let response = answered.map_err(|error| Failure::of(error, self.settings.api_key.as_ref()))?;
         in_order(response, texts.len())

@@ -2,6 +2,8 @@
 
 use sandbox_protocol::agent::Secret;
 use serde_json::Value;
+use tracing::Dispatch;
+use tracing::instrument::{WithDispatch, WithSubscriber as _};
 
 use crate::limits::PROVIDER_WORDS_BYTES_MAX;
 use crate::redact::{REDACTED, cleaned};
@@ -15,6 +17,11 @@ impl Words {
     pub(super) fn boxed(words: impl Into<String>) -> Box<dyn std::error::Error + Send + Sync> {
         Box::new(Self(words.into()))
     }
+}
+
+/// The same without its log lines: genai's hold whole answers of providers, some of which tell the key that they refuse.
+pub(super) fn quietly<F>(future: F) -> WithDispatch<F> {
+    future.with_subscriber(Dispatch::none())
 }
 
 /// What is said, without the key: also one that has no shape by which [`crate::redact`] would know it.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests end a test as its own body would
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests end a test as its own body would
+
 mod provider;
 mod search;
 mod task;

@@ -1,5 +1,8 @@
 //! What a whole answer is made of, and what is sent for it.
 
+use std::error::Error;
+use std::time::Duration;
+
 use sandbox_agent::model::{Ask, Message, Role, ToolCall, ToolSpec, Usage};
 use sandbox_agent::provider::{Prices, ProviderModel};
 use sandbox_protocol::agent::{ProviderKind, Secret};
@@ -90,16 +93,16 @@ fn conversation() -> Ask {
 }
 
 /// The request that this conversation makes.
-async fn sent(kind: ProviderKind) -> Request {
-    let provider = Provider::start(Script::echo()).await.unwrap();
-    let model = model(settings(kind, provider.url())).unwrap();
-    heard(&model, &conversation()).await.0.unwrap();
-    Request::clone(&provider.requests()[0])
+async fn sent(kind: ProviderKind) -> Result<Request, Box<dyn Error>> {
+    let provider = Provider::start(Script::echo()).await?;
+    let model = model(settings(kind, provider.url()))?;
+    heard(&model, &conversation()).await.0?;
+    Ok(Request::clone(&provider.requests()[0]))
 }
 
 #[tokio::test]
 async fn openai_is_sent_what_it_takes() {
-    let request = sent(ProviderKind::Openai).await;
+    let request = sent(ProviderKind::Openai).await.unwrap();
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     let body = &request.body;
     assert_eq!((&body["model"], &body["stream"], &body["max_tokens"]), (&json!("test-max"), &json!(true), &json!(77)));
@@ -114,7 +117,7 @@ async fn openai_is_sent_what_it_takes() {
 
 #[tokio::test]
 async fn anthropic_is_sent_what_it_takes() {
-    let request = sent(ProviderKind::Anthropic).await;
+    let request = sent(ProviderKind::Anthropic).await.unwrap();
     assert_eq!((request.header("x-api-key"), request.header("anthropic-version")), (Some(KEY), Some("2023-06-01")));
     assert_eq!(request.header("authorization"), None);
     let body = &request.body;
@@ -134,7 +137,7 @@ async fn anthropic_is_sent_what_it_takes() {
 
 #[tokio::test]
 async fn ollama_is_sent_what_it_takes() {
-    let request = sent(ProviderKind::Ollama).await;
+    let request = sent(ProviderKind::Ollama).await.unwrap();
     assert_eq!(request.path, "/api/chat");
     let body = &request.body;
     assert_eq!((&body["model"], &body["options"]["num_predict"]), (&json!("test-max"), &json!(77)));
@@ -181,4 +184,22 @@ async fn answers_are_counted_at_their_price() {
     let ledger = model.ledger();
     assert_eq!((ledger.calls(), ledger.cost_micro_usd()), (2, Some(9_000)));
     assert_eq!(ledger.usage(), Usage { input_tokens: 2_000, output_tokens: 200 });
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_though_its_body_ends_after_the_last_word() {
+    for kind in KINDS {
+        let provider =
+            Provider::start(Script::always(Reply::text("x").piece_delay(Duration::from_millis(10)))).await.unwrap();
+        let model = model(settings(kind, provider.url())).unwrap();
+        for call in 1..=20 {
+            heard(&model, &words("hi")).await.0.unwrap();
+            while provider.in_flight() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(provider.calls(), call);
+        }
+        let opened = provider.requests().iter().map(|request| request.connection).max().unwrap();
+        assert!(opened < 10, "{kind:?}: {opened} connections for 20 calls");
+    }
 }

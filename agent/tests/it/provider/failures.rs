@@ -1,12 +1,16 @@
 //! What each failure is called, in each protocol's words, and that no error gives a key away.
 
 use std::error::Error;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sandbox_agent::model::ModelError;
 use sandbox_agent::provider::{ProviderLimits, ProviderSettings};
 use sandbox_protocol::agent::ProviderKind;
 use scripted_provider::{Ending, Failure, Provider, Reply, Script};
+
+use tracing::Level;
 
 use super::{KEY, KINDS, LIMITS, asked, heard, model, settings, words};
 
@@ -17,8 +21,14 @@ fn once(kind: ProviderKind, provider: &Provider, limits: ProviderLimits) -> Prov
 
 /// The error, after a look at all its words.
 async fn error(kind: ProviderKind, reply: Reply) -> ModelError {
-    let provider = Provider::start(Script::always(reply)).await.unwrap();
-    let error = heard(&model(once(kind, &provider, LIMITS)).unwrap(), &words("hello")).await.0.unwrap_err();
+    let answer = match Provider::start(Script::always(reply)).await {
+        Ok(provider) => match model(once(kind, &provider, LIMITS)) {
+            Ok(model) => heard(&model, &words("hello")).await.0,
+            Err(error) => Err(error),
+        },
+        Err(error) => panic!("{error}"),
+    };
+    let Err(error) = answer else { panic!("an answer: {answer:?}") };
     let mut said = format!("{error} {error:?}");
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -176,4 +186,36 @@ fn settings_that_cannot_be_sent_make_no_model() {
         assert!(matches!(model(wrong), Err(ModelError::Settings(_))));
     }
     assert!(!format!("{:?}", model(good)).contains(KEY), "a model's own Debug");
+}
+
+/// Log lines as a text.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().map_err(|_| io::ErrorKind::Other)?.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_says_of_a_key_is_not_logged() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let logs = tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(logs);
+    for kind in KINDS {
+        let replies = [Reply::status(500, format!("what is {KEY}?")), Reply::failure(Failure::Unauthorized)];
+        let provider = Provider::start(Script::queue(replies)).await.unwrap();
+        let told = heard(&model(settings(kind, provider.url())).unwrap(), &words("x")).await.0.unwrap_err();
+        assert!(matches!(told, ModelError::Refused), "{told:?}");
+    }
+    let logged = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(logged.contains("a provider is asked again"), "{logged}");
+    assert!(!logged.contains(KEY), "{logged}");
 }

@@ -23,8 +23,8 @@ async fn a_failure_that_may_pass_is_tried_four_times_and_no_more() {
 async fn the_fourth_attempt_may_succeed_and_tells_how_many_failed() {
     let failing = [
         Reply::status(500, "oops"),
-        Reply::text("half a").ending(Ending::Broken { after: 2 }),
-        Reply::text("no").ending(Ending::Malformed { after: 2 }),
+        Reply::text("half a").ending(Ending::Broken { after: 1 }),
+        Reply::text("no").ending(Ending::Malformed { after: 1 }),
     ];
     for kind in KINDS {
         let script = Script::queue(failing.iter().cloned().chain([Reply::text("there")]));
