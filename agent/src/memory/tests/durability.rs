@@ -73,7 +73,7 @@ async fn a_damaged_summary_is_made_again() {
     fs::write(desk.directory.path().join("a/summary.json"), "{").unwrap();
     let memory = desk.open("a");
     memory.settle().await;
-    assert_eq!(memory.build("").await.unwrap().summary.unwrap(), "Facts: fact1.");
+    assert_eq!(memory.build("").await.unwrap().summary.unwrap(), "Facts: fact1");
 }
 
 #[tokio::test]
