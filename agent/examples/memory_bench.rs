@@ -27,6 +27,8 @@ const TURNS_PER_FACT: usize = 4;
 /// Numbers of a vector, as the usual embedding models have them.
 const NUMBERS: usize = 1_536;
 
+/// Names of what facts are about, in each text that tells none: a name alone finds nothing.
+const MENTIONS: usize = 4;
 const NAMES: [&str; 20] = [
     "Falcon", "Heron", "Lynx", "Otter", "Badger", "Raven", "Cobra", "Marten", "Osprey", "Puma", "Gecko", "Bison",
     "Tapir", "Ibex", "Stork", "Viper", "Moose", "Hyena", "Koala", "Dingo",
@@ -102,7 +104,9 @@ fn facts() -> Vec<Fact> {
 fn prose(number: usize, words: usize) -> String {
     let word = |at: usize| WORDS[(number * 31 + at * 17 + at * at * 7) % WORDS.len()];
     let mut words: Vec<&str> = (0..words).map(word).collect();
-    words.insert(number % words.len(), NAMES[(number * 3) % NAMES.len()]);
+    for mention in 0..MENTIONS {
+        words.insert((number + mention * 5) % words.len(), NAMES[(number * 3 + mention * 7) % NAMES.len()]);
+    }
     format!("{}.", words.join(" "))
 }
 
