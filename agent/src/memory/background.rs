@@ -148,7 +148,7 @@ async fn summaries(inner: Weak<Inner>) {
     let Some(digests) = inner.upgrade().map(|inner| inner.digests.clone()) else { return };
     let mut digests = digests.lock().await;
     while let Some(messages) = inner.upgrade().and_then(|inner| inner.next_summary()) {
-        let made = summariser.summarise(&messages, &mut digests).await;
+        let made = summariser.summarise(messages, &mut digests).await;
         let Some(inner) = inner.upgrade() else { return };
         inner.keep(made, &digests).await;
     }

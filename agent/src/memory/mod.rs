@@ -76,11 +76,17 @@ struct Inner {
     journal: Arc<AsyncMutex<Journal>>,
     session: RwLock<Session>,
     digests: Arc<AsyncMutex<Digests>>,
-    /// The question before, and its vector, if it has one: a loop asks the same again and again.
-    asked: Mutex<Option<(String, Option<Arc<[f32]>>)>>,
+    asked: Mutex<Option<Asked>>,
     /// Tasks in the background.
     busy: watch::Sender<usize>,
     stop: CancellationToken,
+}
+
+/// The question before, since a loop asks the same again and again.
+struct Asked {
+    text: String,
+    /// If it has one.
+    vector: Option<Arc<[f32]>>,
 }
 
 impl Memory {
@@ -226,10 +232,10 @@ impl Inner {
         if text.is_empty() {
             return None;
         }
-        if let Some((asked, vector)) = &*self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-            && asked == text
+        if let Some(asked) = &*self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+            && asked.text == text
         {
-            return vector.clone();
+            return asked.vector.clone();
         }
         let texts = [text.to_string()];
         let made = timeout(Duration::from_millis(QUESTION_EMBEDDING_MS_MAX), embedder.embed(&texts)).await;
@@ -245,7 +251,7 @@ impl Inner {
             }
         };
         let [text] = texts;
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some((text, vector.clone()));
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Asked { text, vector: vector.clone() });
         vector
     }
 

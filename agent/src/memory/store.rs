@@ -238,3 +238,26 @@ pub fn delete(root: &Path, session: &str) -> Result<bool, MemoryError> {
     fs::remove_dir_all(&place.0).map_err(MemoryError::Delete)?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Role;
+
+    #[test]
+    fn after_a_write_that_cannot_be_undone_nothing_is_written_any_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::of(directory.path(), "a").unwrap();
+        let (mut journal, _) = Journal::open(&place).unwrap();
+        let message = Message::new(Role::User, "one");
+        let stored = Stored { at_ms: 1, counted_by: "estimate".into(), tokens: 5, attributed_tokens: 16, message };
+        journal.file = File::open(place.messages()).unwrap();
+        assert!(matches!(journal.add(std::slice::from_ref(&stored)), Err(MemoryError::Write(_))));
+        journal.file = File::options().write(true).open(place.messages()).unwrap();
+        assert!(matches!(journal.add(std::slice::from_ref(&stored)), Err(MemoryError::InDoubt)));
+        drop(journal);
+        let (mut journal, messages) = Journal::open(&place).unwrap();
+        assert!(messages.is_empty());
+        journal.add(&[stored]).unwrap();
+    }
+}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::context::summary_message;
 use super::store::Stored;
@@ -54,6 +55,8 @@ pub(super) enum SummaryError {
     Empty,
     #[error("the session is longer than can be summarised")]
     TooLong,
+    #[error("reading the session was interrupted")]
+    Interrupted(#[source] JoinError),
 }
 
 /// Has summaries made.
@@ -90,16 +93,18 @@ impl Summariser {
     /// The summary of a session's first messages. Digests that it had made are in `digests`, also when it fails; those that
     /// nobody needs any more are not.
     pub(super) async fn summarise(
-        &self,
-        messages: &[Arc<Stored>],
+        self: &Arc<Self>,
+        messages: Vec<Arc<Stored>>,
         digests: &mut Digests,
     ) -> Result<Summary, SummaryError> {
-        let mut needed = Digests::new();
-        let made = self.reduce(self.transcript(messages), digests, &mut needed).await;
+        let (mut needed, through, this) = (Digests::new(), messages.len(), self.clone());
+        // A long session is many megabytes of words, and tokens to count.
+        let transcript = spawn_blocking(move || this.transcript(&messages)).await.map_err(SummaryError::Interrupted)?;
+        let made = self.reduce(transcript, digests, &mut needed).await;
         match made {
             Ok(text) => {
                 *digests = needed;
-                Ok(self.summary(&text, messages.len()))
+                Ok(self.summary(&text, through))
             }
             Err(error) => {
                 digests.extend(needed);

@@ -146,7 +146,7 @@ impl<'a> Part<'a> {
             tool_call_id: self.message.tool_call_id.clone(),
         };
         let tokens = message_tokens(view.tokenizer, &message);
-        let is_cut = message != *self.message;
+        let is_cut = message != view.messages[self.place].message;
         Remembered { is_cut, ..remembered(view, self.place, message, tokens) }
     }
 }

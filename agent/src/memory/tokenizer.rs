@@ -165,9 +165,10 @@ mod tests {
 
     #[test]
     fn encodings_count_as_their_models_do() {
-        let text = "The quick brown fox jumps over the lazy dog. 东京は日本の首都です。";
-        assert_eq!(O200k.count(text), 10 + 7);
-        assert_eq!(Cl100k.count(text), 10 + 10);
+        let text = "The quick brown fox jumps over the lazy dog.";
+        assert_eq!((O200k.count(text), Cl100k.count(text), Estimate.count(text)), (10, 10, 15));
+        let text = "東京は日本の首都です。";
+        assert!(O200k.count(text) < Cl100k.count(text));
         assert_eq!(Estimate.count("abcd"), 2);
     }
 

@@ -19,7 +19,7 @@ enum Turn {
 }
 
 fn words() -> impl Strategy<Value = usize> {
-    prop_oneof![8 => 0_usize..60, 2 => 60_usize..600, 1 => 600_usize..3_000]
+    prop_oneof![8 => 0_usize..60, 2 => 60_usize..300, 1 => 300_usize..1_500]
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
@@ -107,11 +107,12 @@ fn check_context(context: &Context, said: &[Message], tokenizer: &dyn Tokenizer,
     }
 }
 
-/// Each message is recent, covered, or found by its own word.
+/// Each message is recent, covered, or found by its own word; some of them are looked for.
 async fn check_nothing_is_lost(memory: &Memory, said: &[Message], budget_tokens: usize) {
     let covered = memory.inner.session().summary.as_ref().map_or(0, |summary| summary.through);
     let open = said.len() - memory.inner.session().settled();
-    for place in covered..said.len() - open {
+    let uncovered = said.len() - open - covered;
+    for place in (covered..said.len() - open).step_by(1 + uncovered / 6) {
         let context = memory.build(&format!("unique{place}q")).await.unwrap();
         let shown = ids(&context.recent_messages).into_iter().chain(ids(&context.semantic_messages));
         let is_shown = shown.collect::<Vec<_>>().contains(&(place as u64));
@@ -150,7 +151,7 @@ fn tokenizer(number: usize) -> Arc<dyn Tokenizer> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 100, ..ProptestConfig::default() })]
     #[test]
     fn a_context_keeps_its_budget_its_tiers_and_its_pairs(
         turns in proptest::collection::vec(turn(), 1..40),
@@ -174,9 +175,9 @@ async fn tiers_have_50_30_and_20_percent_of_the_budget() {
     let context = memory.build("ab").await.unwrap();
     assert_eq!(ids(&context.recent_messages), (20..60).collect::<Vec<_>>());
     assert_eq!(context.recent_messages.iter().map(|one| one.tokens).sum::<usize>(), 4_000);
-    // The attribution is in the budget: 11 tokens of 31 bytes each.
-    assert_eq!(context.metadata.semantic_count, 1_600 / (100 + 11));
-    assert_eq!(context.semantic_messages[0].tokens, 100 + 10);
+    // The attribution is in the budget: 31 bytes more.
+    assert_eq!(context.metadata.semantic_count, 1_600 / 111);
+    assert_eq!(context.semantic_messages[0].tokens, 111);
 }
 
 #[tokio::test]
@@ -238,11 +239,12 @@ async fn huge_arguments_are_cut_and_stay_an_object() {
     let memory = desk.open("a");
     let mut call = calling("", &["one"]);
     call.tool_calls[0].arguments = json!({ "content": long("\"quoted\"", 9_000) });
-    memory.append(vec![user("Write it."), call, Message::of_tool("one", "done")]).await.unwrap();
+    let said = [user("Write it."), call, Message::of_tool("one", "done")];
+    memory.append(said.to_vec()).await.unwrap();
     let context = memory.build("").await.unwrap();
     let arguments = &context.recent_messages[1].message.tool_calls[0].arguments;
     assert!(arguments["shortened"].as_str().unwrap().contains("bytes left out"), "{arguments}");
-    check_context(&context, &[user("Write it."), assistant(""), user("")], &Estimate, 8_000);
+    check_context(&context, &said, &Estimate, 8_000);
 }
 
 #[tokio::test]
@@ -251,9 +253,9 @@ async fn a_pair_stands_whole_in_a_tier_or_not_at_all() {
     let memory = desk.open("a");
     let pair = [calling("", &["one"]), Message::of_tool("one", long("needle", 400))];
     memory.append(pair.to_vec()).await.unwrap();
-    // As much as leaves room for the result, and not for the call.
-    let call = memory.inner.session().units[0].tokens - 404 - 1;
-    memory.append(vec![user(long("question", 4_000 - 404 - call - 4 - 1))]).await.unwrap();
+    // One token more than leaves room for both.
+    let call = memory.inner.session().units[0].tokens - 405;
+    memory.append(vec![user(long("question", 4_000 - 405 - call - 4 + 1))]).await.unwrap();
     let context = memory.build("needle").await.unwrap();
     assert_eq!((ids(&context.recent_messages), ids(&context.semantic_messages)), (vec![2], vec![0, 1]));
 }
@@ -287,7 +289,7 @@ async fn a_context_is_told_in_the_documents_order() {
         told[..4],
         [
             (Role::System, "Be brief."),
-            (Role::System, "[Conversation Summary]\nFacts: fact1."),
+            (Role::System, "[Conversation Summary]\nFacts: fact1"),
             (Role::User, "[From earlier in conversation]\nfact1 needle"),
             (Role::User, "later"),
         ]

@@ -73,7 +73,20 @@ async fn a_damaged_summary_is_made_again() {
     fs::write(desk.directory.path().join("a/summary.json"), "{").unwrap();
     let memory = desk.open("a");
     memory.settle().await;
-    assert_eq!(memory.build("").await.unwrap().summary.unwrap(), "Facts: fact1.");
+    assert_eq!(memory.build("").await.unwrap().summary.unwrap(), "Facts: fact1");
+}
+
+#[tokio::test]
+async fn a_summary_of_messages_that_are_not_there_is_forgotten() {
+    let desk = Desk::new();
+    let memory = desk.open("a");
+    memory.append(vec![user("first"), user(long("fact1", 4_001))]).await.unwrap();
+    memory.settle().await;
+    drop(memory);
+    let whole = fs::read_to_string(file_of(&desk, "a")).unwrap();
+    fs::write(file_of(&desk, "a"), whole.lines().next().unwrap().to_string() + "\n").unwrap();
+    let memory = desk.open("a");
+    assert_eq!(memory.build("").await.unwrap().messages(""), [user("first")]);
 }
 
 #[tokio::test]

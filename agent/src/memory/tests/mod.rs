@@ -6,7 +6,6 @@ mod finding;
 mod summaries;
 
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
@@ -71,7 +70,7 @@ impl Model for Scribe {
         let words = ask.messages[1].content.split_whitespace();
         let facts: Vec<&str> = words.filter(|word| word.starts_with("fact")).collect();
         let filler = " filler".repeat(self.filler_words.load(Ordering::SeqCst));
-        Ok(Answer { text: format!("Facts: {}.{filler}", facts.join(" ")), ..Answer::default() })
+        Ok(Answer { text: format!("Facts: {}{filler}", facts.join(" ")), ..Answer::default() })
     }
 }
 
@@ -98,12 +97,11 @@ impl Embedder for Bag {
 }
 
 fn bag(text: &str) -> Vec<f32> {
-    let mut vector = vec![0.0; 64];
-    vector[0] = 0.001;
+    let mut vector = vec![0.0; 512];
     for word in text.to_lowercase().split_whitespace() {
         let word = if word == "automobile" { "car" } else { word };
         let hash = word.bytes().fold(7_usize, |hash, byte| hash.wrapping_mul(31) + usize::from(byte));
-        vector[1 + hash % 63] += 1.0;
+        vector[hash % 512] += 1.0;
     }
     vector
 }

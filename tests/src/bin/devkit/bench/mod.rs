@@ -11,6 +11,7 @@ mod exec_rtt;
 mod footprint;
 mod fsp;
 mod inside;
+mod memory;
 mod outage;
 mod snapshot;
 mod ssh;
@@ -33,7 +34,7 @@ pub(crate) struct BenchArgs {
     names: Vec<String>,
 }
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "api",
     "create_cold",
     "create_warm",
@@ -45,6 +46,7 @@ const NAMES: [&str; 17] = [
     "fsp_parallel",
     "fsp_stream",
     "journal",
+    "memory",
     "route_overhead",
     "sftp",
     "snapshot",
@@ -104,6 +106,7 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
             "fsp_parallel" => fsp::parallel().await?,
             "fsp_stream" => fsp::stream().await?,
             "journal" => inside::journal()?,
+            "memory" => memory::run()?,
             "route_overhead" => inside::route_overhead()?,
             "sftp" => ssh::sftp().await?,
             "snapshot" => snapshot::run().await?,
