@@ -22,6 +22,8 @@ pub const CREDENTIAL_BYTES_MIN: usize = 8;
 
 /// Length of an entry of a negotiation; what lies behind it is cut off.
 pub const NEGOTIATION_ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Beginnings of objects in an answer that are tried, from its end on, where scores are looked for.
+pub const NEGOTIATION_SCORE_OBJECTS_MAX: usize = 64;
 /// Length of the record of a move's calls: three times as many answers as the most rounds have, as long as JSON can make them.
 pub const NEGOTIATION_RECORD_BYTES_MAX: u64 = 144 * 1024 * 1024;
 /// Last rounds of a conversation that a model is shown word for word, however long it grows.

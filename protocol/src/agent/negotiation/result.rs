@@ -75,7 +75,7 @@ impl ConversationLogs {
     /// # Errors
     /// A file does not hold a conversation.
     pub fn of_files(move_id: &str, files: [&[u8]; LOGS.len()]) -> Result<Self, serde_json::Error> {
-        let [i1, i2, i3] = files.map(|bytes| serde_json::from_slice(bytes));
+        let [i1, i2, i3] = files.map(serde_json::from_slice);
         Ok(Self { move_id: move_id.to_owned(), i1: i1?, i2: i2?, i3: i3? })
     }
 
