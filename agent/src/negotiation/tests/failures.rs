@@ -25,16 +25,17 @@ async fn a_failure_in_any_call_leaves_a_report_of_what_was_completed() {
         hall.debate(&brief(10)).await;
         hall.labels()
     };
-    for failed in 0..plan(10).calls as usize {
+    assert_eq!(labels.len(), plan(10).calls as usize);
+    for (failed, label) in labels.iter().enumerate() {
         let hall = failing(move |number, _| number == failed);
         let report = hall.debate(&brief(10)).await;
         // The opening is call 0, each round's stages follow in threes.
         let stages_before = failed.div_ceil(3);
         let rounds = (stages_before / 2).min(10) as u32;
-        assert_eq!(report.rounds, rounds, "{failed}: {}", labels[failed]);
+        assert_eq!(report.rounds, rounds, "{failed}: {label}");
         let error = report.error.unwrap();
         assert!(error.ends_with("the provider failed with status 503"), "{failed}: {error}");
-        let words: Vec<&str> = labels[failed].split(' ').collect();
+        let words: Vec<&str> = label.split(' ').collect();
         let place = match words[..] {
             ["opening"] => "round 1, critic: ".to_owned(),
             ["critique", maker, round] => format!("round {round}, critic to {maker}: "),

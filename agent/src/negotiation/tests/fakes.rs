@@ -53,6 +53,7 @@ pub(super) struct Hall {
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) former: Vec<Completed>,
+    pub(super) recorded: Arc<Mutex<Vec<Completed>>>,
     pub(super) fails: bool,
 }
 
@@ -62,7 +63,8 @@ impl Checkpoints for Kept {
         self.former.clone()
     }
 
-    async fn record(&self, _: &Completed) -> Result<(), CheckpointError> {
+    async fn record(&self, completed: &Completed) -> Result<(), CheckpointError> {
+        self.recorded.lock().unwrap().push(completed.clone());
         if self.fails { Err(CheckpointError::BrokenOff) } else { Ok(()) }
     }
 

@@ -2,17 +2,18 @@
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use proptest::prelude::*;
 use sandbox_protocol::agent::negotiation::{MoveReport, plan};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::super::{Call, CheckpointError, Checkpoints, Completed, FileCheckpoints, Maker, Outcome};
-use super::fakes::{Hall, answered, brief, usual};
+use super::fakes::{Hall, Kept, answered, brief, usual};
 use crate::limits::NEGOTIATION_RECORD_BYTES_MAX;
 use crate::model::{ModelError, Usage};
 
@@ -161,6 +162,41 @@ async fn a_failed_call_is_not_asked_for_again_in_the_next_life() {
     let hall = Hall::new().keeping(FileCheckpoints::open(&path).unwrap());
     assert_eq!(hall.debate(&brief(10)).await, first);
     assert!(hall.asked().is_empty());
+}
+
+/// A life behind these records, whose model fails in the calls of these labels. Its report, and all that is recorded then.
+fn life_after(former: &[Completed], failing: Vec<String>, narrow: bool) -> (MoveReport, Vec<Completed>) {
+    let recorded = Arc::new(Mutex::new(former.to_vec()));
+    let mut hall = Hall::with(move |asked| match failing.contains(&asked.label) {
+        true => Err(ModelError::Failed { status: 500 }),
+        false => Ok(answered(&usual(&asked.label).repeat(if asked.label.starts_with("scoring") { 1 } else { 20 }))),
+    });
+    hall = hall.keeping(Kept { former: former.to_vec(), recorded: recorded.clone(), fails: false });
+    hall.context_tokens = narrow.then_some(3_200);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let report = runtime.block_on(hall.debate(&brief(10)));
+    let recorded = recorded.lock().unwrap().clone();
+    (report, recorded)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_fails_and_wherever_it_crashes_the_report_is_the_same(
+        failing in prop::collection::vec("opening|(critique|defence) D[123] [1-9]|scoring D[123]|summary [3-7]", 0..3),
+        narrow: bool,
+        crash in 0..200_usize,
+    ) {
+        let (report, recorded) = life_after(&[], failing.clone(), narrow);
+        let (after, again) = life_after(&recorded[..crash.min(recorded.len())], failing, narrow);
+        prop_assert_eq!(&after, &report);
+        prop_assert_eq!(again.len(), recorded.len(), "a call was made twice");
+        prop_assert!((12..=120).contains(&report.score.total_score));
+        prop_assert!(report.ledger.logical_calls <= plan(10).calls && report.rounds <= 10);
+        prop_assert!(report.error.is_some() || narrow == (report.ledger.summaries > 0));
+        prop_assert_eq!(report.error.is_none(), report.ledger.failed_calls == 0);
+        prop_assert!(report.logs.all().iter().all(|log| (2 * report.rounds as usize..=20).contains(&log.len())));
+    }
 }
 
 #[tokio::test(start_paused = true)]
