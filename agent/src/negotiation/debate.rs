@@ -121,6 +121,7 @@ impl Debate<'_> {
     async fn score(&mut self, errors: &mut Vec<String>) -> [Scores; 3] {
         let spoken = self.stage(|maker| Call::Scoring { maker }).await;
         errors.extend(spoken.iter().filter_map(|spoken| Some(self.words_of(spoken.as_ref().err()?))));
+        errors.dedup();
         let mut scores =
             spoken.map(|spoken| spoken.map_or((Scores::neutral(), Way::Neutral), |text| score::read(&text)));
         for (seat, (_, way)) in self.seats.iter_mut().zip(&mut scores) {

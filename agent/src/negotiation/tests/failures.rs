@@ -128,24 +128,39 @@ async fn an_answer_is_kept_up_to_its_bound() {
     }
 }
 
-#[tokio::test]
-async fn a_cancelled_debate_ends_at_once_with_what_was_said() {
+/// A room in which nobody wants the report any more from the call of this label on.
+fn cancelled_in(chosen: &'static str) -> Hall {
     let cancel = CancellationToken::new();
     let mut hall = Hall::with({
         let cancel = cancel.clone();
         move |asked| {
-            if asked.label == "critique D2 2" {
+            if asked.label == chosen {
                 cancel.cancel();
             }
             Ok(answered(&usual(&asked.label)))
         }
     });
     hall.cancel = cancel;
+    hall
+}
+
+#[tokio::test]
+async fn a_cancelled_debate_ends_at_once_with_what_was_said() {
+    let hall = cancelled_in("critique D2 2");
     let report = hall.debate(&brief(10)).await;
     assert_eq!(report.error.as_deref(), Some("cancelled with 1 of 10 rounds completed"));
     assert_eq!((report.rounds, report.score.total_score, report.ledger.scores_neutral), (1, 60, 3));
     assert_eq!((hall.asked().len(), report.logs.all().map(<[_]>::len)), (6, [3, 3, 2]));
     assert_eq!((hall.told("sandbox_scored").len(), hall.told("sandbox_failed").len()), (0, 1));
+}
+
+#[tokio::test]
+async fn scores_that_were_given_before_a_cancellation_are_kept() {
+    let hall = cancelled_in("scoring D1");
+    let report = hall.debate(&brief(2)).await;
+    assert_eq!(report.error.as_deref(), Some("cancelled with 2 of 2 rounds completed"));
+    assert_eq!((report.score.total_score, report.ledger.scores_neutral), (32 + 20 + 20, 2));
+    assert_eq!((hall.told("sandbox_scored").len(), hall.told("sandbox_failed").len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
