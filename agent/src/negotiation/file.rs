@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::call::Completed;
@@ -77,18 +77,11 @@ impl Checkpoints for FileCheckpoints {
     async fn record(&self, completed: &Completed) -> Result<(), CheckpointError> {
         let mut line = serde_json::to_vec(completed).map_err(CheckpointError::Encode)?;
         line.push(b'\n');
-        let (tell, told) = oneshot::channel();
+        // Some kilobytes into the page cache: less than handing them to another thread takes.
+        let number = self.disk.write(&line)?;
         let disk = self.disk.clone();
-        spawn_blocking(move || {
-            let written = disk.write(&line);
-            let number = written.as_ref().ok().copied();
-            // Whoever waited may have gone; the line is to reach the disk all the same.
-            tell.send(written.map(drop)).ok();
-            if let Some(number) = number {
-                disk.sync(number);
-            }
-        });
-        told.await.unwrap_or(Err(CheckpointError::BrokenOff))
+        spawn_blocking(move || disk.sync(number));
+        Ok(())
     }
 
     async fn settle(&self) -> Result<(), CheckpointError> {
