@@ -119,6 +119,8 @@ const _: () = assert!(CONTEXT_PERCENT[0] + CONTEXT_PERCENT[1] + CONTEXT_PERCENT[
 const _: () = assert!(MEMORY_MESSAGE_BYTES_MAX >= sandbox_protocol::limits::PROMPT_BYTES_MAX);
 /// Length of an entry of a negotiation; what lies behind it is cut off.
 pub const NEGOTIATION_ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Beginnings of objects in an answer that are tried, from its end on, where scores are looked for.
+pub const NEGOTIATION_SCORE_OBJECTS_MAX: usize = 64;
 /// Length of the record of a move's calls: three times as many answers as the most rounds have, as long as JSON can make them.
 pub const NEGOTIATION_RECORD_BYTES_MAX: u64 = 144 * 1024 * 1024;
 /// Last rounds of a conversation that a model is shown word for word, however long it grows.

@@ -12,11 +12,18 @@ pub trait Checkpoints: Send + Sync {
     /// All that former lives recorded, in their order.
     fn load(&self) -> Vec<Completed>;
 
-    /// Records a call. When it returns, no crash loses the record. Calls of a stage are recorded at the same time.
+    /// Records a call. When it returns, the record outlives this process, and is on its way to the disk. Calls of a stage are
+    /// recorded at the same time.
     ///
     /// # Errors
     /// Why it may be lost. The debate goes on and its report says so.
     async fn record(&self, completed: &Completed) -> Result<(), CheckpointError>;
+
+    /// Returns when all that was recorded outlives the machine.
+    ///
+    /// # Errors
+    /// Why it may not. The debate goes on and its report says so.
+    async fn settle(&self) -> Result<(), CheckpointError>;
 }
 
 /// Why calls cannot be remembered.
@@ -39,7 +46,7 @@ pub enum CheckpointError {
     /// The file cannot be written.
     #[error("cannot write the record of calls")]
     Write(#[source] io::Error),
-    /// An earlier write failed, and what lies behind it would not be read.
+    /// The disk failed, and what lies behind that place would not be read.
     #[error("the record of calls is broken off")]
     BrokenOff,
 }

@@ -135,6 +135,12 @@ impl<'a> Clerk<'a> {
         }
     }
 
+    /// Returns when all that was said before is on disk, or says why it is not.
+    pub(super) async fn settle(&self) -> Option<String> {
+        let error = self.room.checkpoints.settle().await.err()?;
+        Some(format!("{error}; a restart may make calls again"))
+    }
+
     async fn answer(&self, words: Words) -> Result<Result<Answer, ModelError>, Ended> {
         let Words { system, user } = words;
         let messages = vec![Message::new(Role::System, system), Message::new(Role::User, user)];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::join3;
+use futures::future::{join, join3};
 use sandbox_protocol::agent::event::Told;
 use sandbox_protocol::agent::negotiation::{CRITIC, Ledger, MoveReport, PolicyScore, Scores};
 use tokio::time::Instant;
@@ -32,6 +32,8 @@ pub async fn negotiate(brief: &Brief, room: &Room<'_>) -> MoveReport {
         None => true,
     };
     let scores = if may_score { debate.score(&mut errors).await } else { debate.unscored() };
+    let unsettled = debate.clerk.settle().await;
+    debate.warn(unsettled);
     debate.report(scores, errors)
 }
 
@@ -93,9 +95,17 @@ impl Debate<'_> {
         let begun = Instant::now();
         let [one, two, three] = &mut self.seats;
         let speak = |seat, maker| self.clerk.speak(seat, call(maker));
-        let spoken = join3(speak(one, Maker::D1), speak(two, Maker::D2), speak(three, Maker::D3)).await;
+        let speakers = join3(speak(one, Maker::D1), speak(two, Maker::D2), speak(three, Maker::D3));
+        // What the stage before said comes to the disk while the model thinks.
+        let (unsettled, spoken) = join(self.clerk.settle(), speakers).await;
+        self.warn(unsettled);
         self.longest_stage = self.longest_stage.max(begun.elapsed());
         spoken.into()
+    }
+
+    /// Notes a warning about the whole, once.
+    fn warn(&mut self, warning: Option<String>) {
+        self.opening.warnings.extend(warning.filter(|warning| !self.opening.warnings.contains(warning)));
     }
 
     /// Refuses a round that would leave no time for scores, and one that a former life refused.
@@ -111,6 +121,7 @@ impl Debate<'_> {
     async fn score(&mut self, errors: &mut Vec<String>) -> [Scores; 3] {
         let spoken = self.stage(|maker| Call::Scoring { maker }).await;
         errors.extend(spoken.iter().filter_map(|spoken| Some(self.words_of(spoken.as_ref().err()?))));
+        errors.dedup();
         let mut scores =
             spoken.map(|spoken| spoken.map_or((Scores::neutral(), Way::Neutral), |text| score::read(&text)));
         for (seat, (_, way)) in self.seats.iter_mut().zip(&mut scores) {

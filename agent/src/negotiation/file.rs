@@ -1,16 +1,17 @@
-//! Checkpoints in a file: a line of JSON per call, on disk before the call's result is used.
+//! Checkpoints in a file: a line of JSON per call, written when the call ends.
 //!
-//! Calls that end together are written together: whoever finds the file free takes all that wait with it and syncs once.
+//! Each write is followed by a sync at once, in the background: whoever gets to the disk syncs for all that have written by
+//! then. A debate waits for syncs where it has to wait for the model anyway.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use tokio::sync::Mutex as Turn;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use super::call::Completed;
 use super::checkpoints::{CheckpointError, Checkpoints};
@@ -20,24 +21,30 @@ use crate::limits::NEGOTIATION_RECORD_BYTES_MAX;
 #[derive(Debug)]
 pub struct FileCheckpoints {
     former: Vec<Completed>,
-    waiting: Mutex<Waiting>,
-    disk: Arc<Turn<Disk>>,
-}
-
-/// Lines that nobody has taken to the disk yet.
-#[derive(Debug, Default)]
-struct Waiting {
-    lines: Vec<u8>,
-    /// Number of the last of them, counted from the opening of the file.
-    last: u64,
+    disk: Arc<Disk>,
 }
 
 #[derive(Debug)]
 struct Disk {
     file: File,
-    /// Number of the last line that is on disk.
-    synced: u64,
-    broken: bool,
+    written: Mutex<Written>,
+    /// Held by who syncs.
+    turn: Mutex<()>,
+    synced: watch::Sender<Synced>,
+}
+
+/// How far the file is written.
+#[derive(Debug, Default)]
+struct Written {
+    lines: u64,
+    is_broken: bool,
+}
+
+/// How far it is on disk.
+#[derive(Debug, Default)]
+struct Synced {
+    lines: u64,
+    is_broken: bool,
 }
 
 impl FileCheckpoints {
@@ -57,21 +64,7 @@ impl FileCheckpoints {
         (&file).take(bytes).read_to_end(&mut text).map_err(CheckpointError::Open)?;
         let (former, whole) = whole_lines(&text);
         settle(&file, path, whole).map_err(CheckpointError::Open)?;
-        let disk = Disk { file, synced: 0, broken: false };
-        Ok(Self { former, waiting: Mutex::default(), disk: Arc::new(Turn::new(disk)) })
-    }
-
-    fn wait_in_line(&self, mut line: Vec<u8>) -> u64 {
-        line.push(b'\n');
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.lines.append(&mut line);
-        waiting.last += 1;
-        waiting.last
-    }
-
-    fn take_all(&self) -> (Vec<u8>, u64) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        (std::mem::take(&mut waiting.lines), waiting.last)
+        Ok(Self { former, disk: Arc::new(Disk::of(file)) })
     }
 }
 
@@ -82,32 +75,68 @@ impl Checkpoints for FileCheckpoints {
     }
 
     async fn record(&self, completed: &Completed) -> Result<(), CheckpointError> {
-        let line = serde_json::to_vec(completed).map_err(CheckpointError::Encode)?;
-        let mine = self.wait_in_line(line);
-        // Those that have ended at the same moment come into the same write.
-        yield_now().await;
-        let mut disk = self.disk.clone().lock_owned().await;
-        if disk.synced >= mine {
-            return Ok(());
+        let mut line = serde_json::to_vec(completed).map_err(CheckpointError::Encode)?;
+        line.push(b'\n');
+        // Some kilobytes into the page cache: less than handing them to another thread takes.
+        let number = self.disk.write(&line)?;
+        let disk = self.disk.clone();
+        spawn_blocking(move || disk.sync(number));
+        Ok(())
+    }
+
+    async fn settle(&self) -> Result<(), CheckpointError> {
+        let lines = self.disk.written().lines;
+        let mut synced = self.disk.synced.subscribe();
+        let reached = synced.wait_for(|synced| synced.is_broken || synced.lines >= lines).await;
+        match reached.is_ok_and(|synced| synced.lines >= lines) {
+            true => Ok(()),
+            false => Err(CheckpointError::BrokenOff),
         }
-        if disk.broken {
-            return Err(CheckpointError::BrokenOff);
-        }
-        let (lines, last) = self.take_all();
-        // The turn goes along: nobody else writes before this is through, even if nobody waits for it any more.
-        let written = spawn_blocking(move || disk.write(&lines, last)).await;
-        written.map_err(|crashed| CheckpointError::Write(io::Error::other(crashed)))?
     }
 }
 
 impl Disk {
-    fn write(&mut self, lines: &[u8], last: u64) -> Result<(), CheckpointError> {
-        let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
-        match written {
-            Ok(()) => self.synced = last,
-            Err(_) => self.broken = true,
+    fn of(file: File) -> Self {
+        let (synced, _) = watch::channel(Synced::default());
+        Self { file, written: Mutex::default(), turn: Mutex::default(), synced }
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a line; its number, from 1 on.
+    fn write(&self, line: &[u8]) -> Result<u64, CheckpointError> {
+        let mut written = self.written();
+        if written.is_broken {
+            return Err(CheckpointError::BrokenOff);
         }
-        written.map_err(CheckpointError::Write)
+        let wrote = (&self.file).write_all(line);
+        written.is_broken = wrote.is_err();
+        wrote.map_err(CheckpointError::Write)?;
+        written.lines += 1;
+        Ok(written.lines)
+    }
+
+    /// Returns when the line of this number is on disk, or cannot be.
+    fn sync(&self, number: u64) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.synced.borrow().lines >= number {
+            return;
+        }
+        let lines = self.written().lines;
+        let synced = self.file.sync_data();
+        if let Err(error) = &synced {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "the record of a negotiation's calls is not on disk"
+            );
+            self.written().is_broken = true;
+        }
+        self.synced.send_modify(|known| match synced {
+            Ok(()) => known.lines = lines,
+            Err(_) => known.is_broken = true,
+        });
     }
 }
 
@@ -140,18 +169,32 @@ mod tests {
     use crate::model::Usage;
     use crate::negotiation::{Call, Outcome};
 
+    fn opening() -> Completed {
+        let outcome = Outcome::Answered { text: String::new(), usage: Usage::default() };
+        Completed { call: Call::Opening, retries: 0, outcome }
+    }
+
     #[tokio::test]
     async fn a_file_that_cannot_be_written_is_broken_off() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("move.jsonl");
-        let kept = FileCheckpoints::open(&path).unwrap();
-        kept.disk.lock().await.file = File::open(&path).unwrap();
-        let outcome = Outcome::Answered { text: String::new(), usage: Usage::default() };
-        let opening = Completed { call: Call::Opening, retries: 0, outcome };
-        assert!(matches!(kept.record(&opening).await, Err(CheckpointError::Write(_))));
-        // Also where the file itself could be written again: a torn line would hide what comes behind it.
-        kept.disk.lock().await.file = OpenOptions::new().append(true).open(&path).unwrap();
-        assert!(matches!(kept.record(&opening).await, Err(CheckpointError::BrokenOff)));
-        assert!(FileCheckpoints::open(&path).unwrap().load().is_empty());
+        drop(FileCheckpoints::open(&path).unwrap());
+        let disk = Arc::new(Disk::of(File::open(&path).unwrap()));
+        let kept = FileCheckpoints { former: Vec::new(), disk };
+        assert!(matches!(kept.record(&opening()).await, Err(CheckpointError::Write(_))));
+        assert!(matches!(kept.record(&opening()).await, Err(CheckpointError::BrokenOff)));
+        assert!(kept.settle().await.is_ok(), "of what was written nothing is missing");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_synced_is_broken_off() {
+        // A pipe takes lines and has no disk.
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let disk = Arc::new(Disk::of(File::from(std::os::fd::OwnedFd::from(writer))));
+        let kept = FileCheckpoints { former: Vec::new(), disk };
+        assert!(kept.settle().await.is_ok(), "nothing was written");
+        assert!(kept.record(&opening()).await.is_ok());
+        assert!(matches!(kept.settle().await, Err(CheckpointError::BrokenOff)));
+        assert!(matches!(kept.record(&opening()).await, Err(CheckpointError::BrokenOff)));
     }
 }

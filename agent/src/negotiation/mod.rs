@@ -4,8 +4,8 @@
 //! opens with one call of the critic that all three conversations share; from round 2 on the critic answers each decision maker
 //! by itself. [`negotiate`] always gives a report: of whatever was said and scored when something stopped it.
 //!
-//! Invariants: a call that [`Checkpoints`] know is not made again; the result of a call is recorded before the next stage uses
-//! it; the same answers give the same report, in however many lives; words of others are told to a model in quoted blocks only;
+//! Invariants: a call that [`Checkpoints`] know is not made again; the result of a call outlives the process before the next
+//! stage begins, and is on disk before the next stage ends; the same answers give the same report, in however many lives; words of others are told to a model in quoted blocks only;
 //! a score is 1 to 10 for each metric, whatever the model wrote.
 //!
 //! Not here: where a model is reached, who runs moves beside each other, and who writes the conversations to files.

@@ -41,19 +41,17 @@ impl Default for Personas {
 }
 
 impl Personas {
-    /// The designs' personas, but for those that are given: system prompts by `critic`, `D1`, `D2`, `D3`.
+    /// The design's personas, but for those that are given: system prompts by `critic`, `D1`, `D2`, `D3`.
     pub fn with(others: &BTreeMap<String, String>) -> Self {
-        let mut personas = Self::default();
-        let other = |name: &str, prompt: &mut String| {
-            if let Some(text) = others.get(name) {
-                prompt.clone_from(text);
-            }
+        let Self { critic, decision_makers } = Self::default();
+        let mut ids = DECISION_MAKERS.iter();
+        let other = |maker: DecisionMaker| match ids.next().and_then(|id| others.get(*id)) {
+            // Who it is instead is in its own words only.
+            Some(prompt) => DecisionMaker { name: "Decision Maker", system_prompt: prompt.clone() },
+            None => maker,
         };
-        other(CRITIC, &mut personas.critic);
-        for (id, maker) in DECISION_MAKERS.iter().zip(&mut personas.decision_makers) {
-            other(id, &mut maker.system_prompt);
-        }
-        personas
+        let decision_makers = decision_makers.map(other);
+        Self { critic: others.get(CRITIC).cloned().unwrap_or(critic), decision_makers }
     }
 }
 
@@ -152,12 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn each_persona_is_replaced_by_itself() {
+    fn each_persona_is_replaced_by_itself_and_its_name_with_it() {
         let originals = Personas::default();
         for (who, _) in INSTRUCTIONS {
             let replaced = Personas::with(&BTreeMap::from([(who.to_owned(), "Another.".to_owned())]));
             for (name, prompt) in prompts(&replaced) {
                 assert_eq!(prompt, if name == who { "Another." } else { prompts(&originals)[name] });
+            }
+            for (id, (maker, original)) in
+                DECISION_MAKERS.iter().zip(replaced.decision_makers.iter().zip(&originals.decision_makers))
+            {
+                assert_eq!(maker.name, if *id == who { "Decision Maker" } else { original.name });
             }
         }
         assert_eq!(Personas::with(&BTreeMap::new()), originals);

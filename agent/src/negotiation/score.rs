@@ -6,6 +6,8 @@ use regex::Regex;
 use sandbox_protocol::agent::negotiation::{Ledger, Scores};
 use serde::Deserialize;
 
+use crate::limits::NEGOTIATION_SCORE_OBJECTS_MAX;
+
 /// Best and worst of a metric.
 const RANGE: std::ops::RangeInclusive<u32> = 1..=10;
 
@@ -69,7 +71,7 @@ fn fenced(text: &str) -> Option<Scores> {
         let mut objects = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Written>();
         objects.next()?.ok()?.sound()
     };
-    text.rmatch_indices('{').find_map(object_at)
+    text.rmatch_indices('{').take(NEGOTIATION_SCORE_OBJECTS_MAX).find_map(object_at)
 }
 
 /// The last number beside each metric's name.
@@ -79,7 +81,7 @@ fn by_name(text: &str) -> Option<Scores> {
         r"(?i)\b(impact|feasibility|risk[\s_-]*adjusted[\s_-]*return|strategic[\s_-]*alignment)\b",
         r#"["'*`_\s]*(?:\(\s*1\s*(?:-|–|to)\s*10\s*\))?"#,
         r#"(?:["'*`_\s:=|>–]|-\s|\b(?:score|rating|is|of|at)\b)*"#,
-        r"(-?[0-9]+(?:[.,][0-9]+)?)",
+        r"(-?[0-9]+(?:[.,][0-9]+)*[a-z]?)",
     );
     let numbers = Regex::new(pattern).ok()?;
     let mut metrics = HashMap::new();

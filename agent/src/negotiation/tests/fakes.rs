@@ -1,13 +1,14 @@
 //! A model that knows its call by the words it is told, checkpoints in memory, and a room around both.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_protocol::agent::event::Told;
 use sandbox_protocol::agent::negotiation::{Move, MoveReport, NegotiateBody};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +33,8 @@ pub(super) struct Scripted {
     reply: Reply,
     delay: Duration,
     pub(super) asked: Mutex<Vec<Asked>>,
-    pub(super) dead: AtomicBool,
+    /// Of who may be asked, where calls come one after the other.
+    pub(super) turns: Option<Arc<Semaphore>>,
     now: AtomicUsize,
     pub(super) at_once: AtomicUsize,
 }
@@ -51,6 +53,7 @@ pub(super) struct Hall {
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) former: Vec<Completed>,
+    pub(super) recorded: Arc<Mutex<Vec<Completed>>>,
     pub(super) fails: bool,
 }
 
@@ -60,7 +63,12 @@ impl Checkpoints for Kept {
         self.former.clone()
     }
 
-    async fn record(&self, _: &Completed) -> Result<(), CheckpointError> {
+    async fn record(&self, completed: &Completed) -> Result<(), CheckpointError> {
+        self.recorded.lock().unwrap().push(completed.clone());
+        if self.fails { Err(CheckpointError::BrokenOff) } else { Ok(()) }
+    }
+
+    async fn settle(&self) -> Result<(), CheckpointError> {
         if self.fails { Err(CheckpointError::BrokenOff) } else { Ok(()) }
     }
 }
@@ -76,7 +84,7 @@ impl Hall {
             reply: Box::new(reply),
             delay: Duration::ZERO,
             asked: Mutex::default(),
-            dead: AtomicBool::new(false),
+            turns: None,
             now: AtomicUsize::new(0),
             at_once: AtomicUsize::new(0),
         };
@@ -119,8 +127,8 @@ impl Hall {
 #[async_trait]
 impl Model for Scripted {
     async fn answer(&self, ask: &Ask, _: &mut (dyn for<'h> FnMut(Heard<'h>) + Send)) -> Result<Answer, ModelError> {
-        if self.dead.load(Ordering::SeqCst) {
-            std::future::pending::<()>().await;
+        if let Some(turns) = &self.turns {
+            turns.acquire().await.unwrap().forget();
         }
         let (system, user) = (ask.messages[0].content.clone(), ask.messages[1].content.clone());
         let asked = {

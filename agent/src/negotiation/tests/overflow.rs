@@ -104,6 +104,7 @@ async fn a_summary_of_a_former_life_is_not_made_again() {
     check_whole(&report, 6);
     let scoring = hall.asked().into_iter().find(|asked| asked.label == "scoring D2").unwrap();
     assert!(scoring.user.contains("**[Rounds 2-3] SUMMARY:**\nMinutes of before."), "{}", scoring.user);
-    assert_eq!((report.ledger.summaries, whole.ledger.summaries), (3, 3));
+    assert!(whole.ledger.summaries >= 3, "without it there are some to make");
+    assert_eq!(report.ledger.summaries, 3);
     assert!(hall.labels().iter().all(|label| !label.starts_with("summary")));
 }
