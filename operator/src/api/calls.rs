@@ -54,7 +54,7 @@ struct Want {
 
 impl Calls {
     /// Calls of `records`, for those who prove to the one that is `asked` who they are.
-    pub(super) const fn new(
+    pub(super) fn new(
         (records, stories): (Records, Stories),
         asked: Asked,
         seats: Seats,

@@ -12,7 +12,7 @@ use crate::tidy::source::{Source, for_tests, is_test_attribute};
 const ENVIRONMENT: [&str; 2] = ["process/src/source.rs", "build/protobuf-src/src/lib.rs"];
 const ENVIRONMENT_CALLS: [&str; 4] = ["var", "var_os", "vars", "vars_os"];
 /// Where JSON without a type may stand: the files that turn it into types, or types into it.
-const JSON_RIMS: [&str; 18] = [
+const JSON_RIMS: [&str; 19] = [
     "agent/src/detail.rs",
     "agent/src/memory/",
     "agent/src/model.rs",
@@ -29,6 +29,7 @@ const JSON_RIMS: [&str; 18] = [
     "sdk/rust/src/devchain.rs",
     "sdk/rust/src/reverts/mod.rs",
     "operator/src/api/",
+    "operator/src/config/agents.rs",
     "process/src/logging/json.rs",
     "xtask/src/setup/runsc.rs",
 ];
