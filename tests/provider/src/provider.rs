@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{REQUEST_BYTES_MAX, REQUESTS_KEPT_MAX};
@@ -223,14 +224,19 @@ async fn answer(
     let reply = shared.script.answer(&request);
     let delay = shared.delay + Duration::from_millis(reply.delay_ms);
     let answered = async {
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
-        }
+        later(delay).await;
         respond(&request, &reply, flight).await
     };
     tokio::select! {
         () = shared.stopped.cancelled() => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         response = answered => response,
+    }
+}
+
+/// The time that a script says passes.
+async fn later(delay: Duration) {
+    if !delay.is_zero() {
+        tokio::time::sleep_until(Instant::now() + delay).await;
     }
 }
 
@@ -298,8 +304,8 @@ impl Sending {
     }
 
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
-        if !self.pause.is_zero() && !self.is_first {
-            tokio::time::sleep(self.pause).await;
+        if !self.is_first {
+            later(self.pause).await;
         }
         self.is_first = false;
         match (self.frames.pop_front(), self.behind) {

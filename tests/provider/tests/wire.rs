@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use scripted_provider::{Ending, Failure, Provider, Reply, Rule, Script, When};
+use scripted_provider::{Ending, Failure, Place, Provider, Reply, Rule, Script, When};
 use serde_json::{Value, json};
 
 async fn post(url: &str, body: &Value) -> reqwest::Result<reqwest::Response> {
@@ -76,8 +76,9 @@ async fn silence_lasts_until_the_provider_is_dropped() {
     let script = Script::queue([Reply::failure(Failure::Silence), Reply::text("a").ending(Ending::Hangs { after: 1 })]);
     let provider = Provider::start(script).await.unwrap();
     let url = format!("{}/v1/chat/completions", provider.url());
-    let ask = asked("x");
-    let silent = async { post(&url, &ask).await.unwrap().text().await };
+    let at = url.clone();
+    let silent = tokio::spawn(async move { post(&at, &asked("x")).await });
+    provider.reached(1).await;
     tokio::time::timeout(Duration::from_millis(100), silent).await.unwrap_err();
     let ended = tokio::spawn(async move { post(&url, &asked("x")).await.unwrap().text().await });
     provider.reached(2).await;
@@ -112,6 +113,26 @@ async fn a_negotiation_says_the_same_to_the_same_and_scores_when_it_must() {
     let scores: Value = serde_json::from_str(&said[0]).unwrap();
     let metrics = ["impact", "feasibility", "risk_adjusted_return", "strategic_alignment"];
     assert!(metrics.iter().all(|metric| (1..=10).contains(&scores[metric].as_u64().unwrap())), "{scores}");
+}
+
+#[tokio::test]
+async fn it_listens_on_a_unix_socket_too_and_tells_what_it_was_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("provider.sock");
+    let provider =
+        Provider::start_at(Place::Socket(path.clone()), Script::echo(), Duration::from_millis(30)).await.unwrap();
+    let client = reqwest::Client::builder().unix_socket(path).build().unwrap();
+    let begun = Instant::now();
+    let sent = client.post("http://provider/api/chat").body(asked("by socket").to_string()).send().await.unwrap();
+    assert!(sent.text().await.unwrap().contains("socket"));
+    assert!(begun.elapsed() >= Duration::from_millis(30), "its own delay");
+    let told = client.get("http://provider/requests").send().await.unwrap().text().await.unwrap();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        (&told["calls"], &told["requests"][0]["body"]["messages"][0]["content"]),
+        (&json!(1), &json!("by socket"))
+    );
+    assert_eq!(provider.calls(), 1);
 }
 
 #[tokio::test]

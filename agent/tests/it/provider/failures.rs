@@ -145,7 +145,7 @@ async fn nothing_is_waited_for_for_ever() {
 
 #[tokio::test]
 async fn an_answer_within_its_limits_is_waited_for() {
-    let limits = ProviderLimits { first_max: Duration::from_secs(2), piece_max: Duration::from_secs(2), ..LIMITS };
+    let limits = ProviderLimits { first_max: Duration::from_secs(10), piece_max: Duration::from_secs(10), ..LIMITS };
     let reply = Reply::text("a b c").delay(Duration::from_millis(50)).piece_delay(Duration::from_millis(20));
     for kind in KINDS {
         let provider = Provider::start(Script::always(reply.clone())).await.unwrap();
