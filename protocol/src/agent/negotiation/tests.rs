@@ -1,5 +1,6 @@
 //! What is refused and by which field, both sides of every limit, and what is made of reports.
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -104,6 +105,17 @@ fn a_ticker_and_a_moves_id_can_name_a_container() {
     let longest = parsed(|json| (json["ticker"], json["moves"][1]["id"]) = (json!(ticker), json!(id))).unwrap();
     assert_eq!(longest.moves[1].sandbox_name(&longest.ticker).len(), "negotiate--".len() + 48);
     assert!(parsed(|json| json["ticker"] = json!("BRK.B-1")).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn whatever_names_are_taken_make_a_containers_name(ticker in "[A-Za-z.-]{1,17}|.{0,4}", id in "[a-z0-9.-]{1,33}|.{0,4}") {
+        let read = parsed(|json| (json["ticker"], json["moves"][1]["id"]) = (json!(ticker), json!(id)));
+        let Ok(read) = read else { return Ok(()) };
+        let name = read.moves[1].sandbox_name(&read.ticker);
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'.' || byte == b'-';
+        prop_assert!(name.len() <= 63 && name.bytes().all(is_plain), "{}", name);
+    }
 }
 
 #[test]
