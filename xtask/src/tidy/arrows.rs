@@ -4,7 +4,7 @@ use crate::place::Package;
 use crate::tidy::Finding;
 
 /// The floors of the house. A crate sees those below its own; `xtask` stands outside and sees none.
-const FLOORS: [(&str, u8); 12] = [
+const FLOORS: [(&str, u8); 14] = [
     ("sandbox-protocol", 0),
     ("sandbox-fsp", 1),
     ("sandbox-fleet", 2),
@@ -14,8 +14,10 @@ const FLOORS: [(&str, u8); 12] = [
     ("sandbox-gateway", 3),
     ("sandbox-sdk", 3),
     ("sandbox-sidecar", 3),
+    ("sandbox-agentd", 4),
     ("sandbox-operator", 4),
     ("sandbox-tests", 5),
+    ("scripted-provider", 0),
     ("xtask", 0),
 ];
 /// The one crate on the SDK's graph, which is the slow half of every build.
