@@ -12,8 +12,9 @@ use crate::tidy::source::{Source, for_tests, is_test_attribute};
 const ENVIRONMENT: [&str; 2] = ["process/src/source.rs", "build/protobuf-src/src/lib.rs"];
 const ENVIRONMENT_CALLS: [&str; 4] = ["var", "var_os", "vars", "vars_os"];
 /// Where JSON without a type may stand: the files that turn it into types, or types into it.
-const JSON_RIMS: [&str; 8] = [
+const JSON_RIMS: [&str; 9] = [
     "agent/src/detail.rs",
+    "agentd/src/backends/",
     "protocol/src/fsp/wire.rs",
     "protocol/src/http.rs",
     "sdk/rust/src/devchain.rs",

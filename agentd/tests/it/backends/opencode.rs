@@ -38,7 +38,9 @@ fn writes(folder: &Path) -> [Reply; 2] {
 
 #[tokio::test]
 async fn a_question_is_answered_and_the_next_one_knows_it() {
-    let (stage, opencode) = stage(Script::queue([Reply::text("It is blue.").usage(90, 5), Reply::text("Very.")])).await;
+    let (stage, opencode) =
+        stage(Script::queue([Reply::text("It is blue.").usage(90, 5), Reply::text("Very."), Reply::text("Who asks?")]))
+            .await;
     let mut order = stage.order("Which colour is the sky?");
     order.profile.system_prompt = "You speak as a painter.".to_owned();
     let outcome = stage.run(&opencode, &order).await;
@@ -57,7 +59,7 @@ async fn a_question_is_answered_and_the_next_one_knows_it() {
 
     opencode.forget(&order.session).await.unwrap();
     (order.id, order.continues) = ("run-3".to_owned(), false);
-    stage.run(&opencode, &order).await;
+    assert_eq!(stage.run(&opencode, &order).await.result, "Who asks?");
     assert_eq!(stage.provider.requests()[2].messages.len(), 1, "nothing is left of a session that is forgotten");
 }
 
