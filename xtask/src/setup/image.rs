@@ -2,7 +2,8 @@
 //!
 //! An image's tag follows from everything that went in, so a second set-up finds it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -14,7 +15,7 @@ use crate::setup::base::{self, Base};
 use crate::setup::sbom::{self, Contents};
 use crate::setup::sidecar::{self, BINARIES, BINARY};
 use crate::setup::variant::Variant;
-use crate::setup::{digest, node};
+use crate::setup::{digest, node, npm};
 
 const DOCKERFILE: &str = "docker/sidecar.Dockerfile";
 const REPOSITORY: &str = "agent-sandbox-sidecar";
@@ -76,6 +77,11 @@ impl Build<'_> {
     /// What the full variant has that is no Debian package.
     fn stage_tools(&self, files: &Path) -> Result<()> {
         node::stage_npm(self.place, files)?;
+        if let Some((program, _)) = npm::opencode(self.place)? {
+            let staged = files.join("usr/local/bin/opencode");
+            fs::copy(&program, &staged).with_context(|| format!("cannot stage {}", program.display()))?;
+            fs::set_permissions(&staged, Permissions::from_mode(0o755)).context("cannot stage opencode")?;
+        }
         let own = self.place.at(&format!("docker/{}/files/.", self.variant.name()));
         run::output(self.place.program("cp").arg("--recursive").arg(own).arg(files), QUESTION_MAX)?;
         Ok(())
@@ -83,6 +89,8 @@ impl Build<'_> {
 
     /// Builds as far as the tools, asks what is in there, and builds the rest with the answer in it.
     fn build(&self, image: &str) -> Result<()> {
+        let is_full = self.variant == Variant::Full;
+        let opencode = if is_full { npm::opencode(self.place)?.map(|(_, version)| version) } else { None };
         let tools = format!("{image}-tools");
         self.docker(&tools, &["--target", "tools"])?;
         let bill = sbom::document(&Contents {
@@ -91,7 +99,8 @@ impl Build<'_> {
             sidecar_sha256: &self.binary_digest,
             debian: &self.debian(&tools)?,
             crates: &sidecar::crates(self.place)?,
-            npm: (self.variant == Variant::Full).then_some(node::NPM_VERSION),
+            npm: is_full.then_some(node::NPM_VERSION),
+            opencode: opencode.as_deref(),
         })?;
         write(&self.context().join("sbom.json"), &bill)?;
         self.docker(image, &[])?;

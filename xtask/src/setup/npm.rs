@@ -1,10 +1,10 @@
-//! The pinned Solidity tools of package-lock.json.
+//! The pinned Solidity tools and agents of package-lock.json.
 //!
 //! Install scripts stay off: the platform's binary comes as a package of its own and needs none.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -13,6 +13,10 @@ use crate::limits::NPM_MAX;
 use crate::place::Place;
 use crate::run;
 
+/// The agents that are pinned, by their program's place below `node_modules`; for one platform only.
+pub(super) const OPENCODE: &str = "opencode-linux-x64-baseline/bin/opencode";
+const CLAUDE: &str = "@anthropic-ai/claude-code-linux-x64/claude";
+
 #[derive(Deserialize)]
 struct Lock {
     packages: BTreeMap<String, Locked>,
@@ -20,9 +24,27 @@ struct Lock {
 
 #[derive(Deserialize)]
 struct Locked {
+    #[serde(default)]
+    version: String,
     integrity: Option<String>,
     #[serde(default)]
     optional: bool,
+}
+
+/// The program `opencode` and its version; `None` on a platform that it is not pinned for.
+pub(super) fn opencode(place: &Place) -> Result<Option<(PathBuf, String)>> {
+    if !agents_are_pinned() {
+        return Ok(None);
+    }
+    let (package, _) = OPENCODE.split_once('/').context("no package")?;
+    let lock = read(&place.at("package-lock.json"))?;
+    let locked =
+        lock.packages.get(&format!("node_modules/{package}")).context("opencode is not in package-lock.json")?;
+    Ok(Some((place.at("node_modules").join(OPENCODE), locked.version.clone())))
+}
+
+const fn agents_are_pinned() -> bool {
+    cfg!(all(target_os = "linux", target_arch = "x86_64"))
 }
 
 /// Runs npm when node_modules is not what the lock file says.
@@ -53,7 +75,8 @@ fn ready(place: &Place, wanted: &Lock) -> bool {
     // npm keeps this file as its own note of what it installed.
     let installed = read(&place.at("node_modules/.package-lock.json"));
     let forge = place.foundry("forge").is_ok_and(|forge| forge.is_file());
-    forge && installed.is_ok_and(|installed| matches(wanted, &installed))
+    let agents = [OPENCODE, CLAUDE].iter().all(|agent| place.at("node_modules").join(agent).is_file());
+    forge && (agents || !agents_are_pinned()) && installed.is_ok_and(|installed| matches(wanted, &installed))
 }
 
 fn read(path: &Path) -> Result<Lock> {
@@ -80,7 +103,7 @@ mod tests {
 
     fn lock(packages: &[(&str, &str, bool)]) -> Lock {
         let entry = |&(path, integrity, optional): &(&str, &str, bool)| {
-            (path.to_string(), Locked { integrity: Some(integrity.to_string()), optional })
+            (path.to_string(), Locked { version: String::new(), integrity: Some(integrity.to_string()), optional })
         };
         Lock { packages: packages.iter().map(entry).collect() }
     }

@@ -1,4 +1,4 @@
-//! The bill of materials of an image, in CycloneDX: Debian's packages, the sidecar, the crates in it, npm.
+//! The bill of materials of an image, in CycloneDX: Debian's packages, the sidecar, the crates in it, npm, opencode.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +18,7 @@ pub(super) struct Contents<'a> {
     /// Lines `name vVERSION|LICENCE`, some of them repeated.
     pub crates: &'a str,
     pub npm: Option<&'a str>,
+    pub opencode: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -73,9 +74,11 @@ pub(super) fn document(contents: &Contents) -> Result<String> {
     let mut components = debian(contents.debian)?;
     components.extend(crates(contents.crates)?);
     components.push(sidecar(contents));
-    components.extend(
-        contents.npm.map(|version| component("application", "npm", version, &format!("pkg:npm/npm@{version}"))),
-    );
+    for (name, version) in [("npm", contents.npm), ("opencode-ai", contents.opencode)] {
+        let found =
+            version.map(|version| component("application", name, version, &format!("pkg:npm/{name}@{version}")));
+        components.extend(found);
+    }
     components.sort();
     let listed = serde_json::to_string(&components)?;
     let document = Document {
@@ -143,7 +146,15 @@ mod tests {
     use super::*;
 
     fn contents<'a>(debian: &'a str, crates: &'a str) -> Contents<'a> {
-        Contents { image: "i:full", version: "0.1.0", sidecar_sha256: "ab12", debian, crates, npm: Some("10.9.9") }
+        Contents {
+            image: "i:full",
+            version: "0.1.0",
+            sidecar_sha256: "ab12",
+            debian,
+            crates,
+            npm: Some("10.9.9"),
+            opencode: Some("1.18.33"),
+        }
     }
 
     #[test]
@@ -159,14 +170,15 @@ mod tests {
             purls,
             [
                 "pkg:npm/npm@10.9.9",
+                "pkg:npm/opencode-ai@1.18.33",
                 "pkg:generic/sandbox-sidecar@0.1.0",
                 "pkg:deb/debian/git@1%3A2.39.5?arch=amd64",
                 "pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64",
                 "pkg:cargo/serde@1.0.2",
             ]
         );
-        assert_eq!(found["components"][4]["licenses"][0]["expression"], "MIT OR Apache-2.0");
-        assert_eq!(found["components"][1]["hashes"][0]["content"], "ab12");
+        assert_eq!(found["components"][5]["licenses"][0]["expression"], "MIT OR Apache-2.0");
+        assert_eq!(found["components"][2]["hashes"][0]["content"], "ab12");
     }
 
     #[test]

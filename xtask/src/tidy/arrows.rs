@@ -16,8 +16,10 @@ const FLOORS: [(&str, u8); 14] = [
     ("sandbox-sdk", 3),
     ("sandbox-agentd", 3),
     ("sandbox-sidecar", 3),
+    ("sandbox-agentd", 4),
     ("sandbox-operator", 4),
     ("sandbox-tests", 5),
+    ("scripted-provider", 0),
     ("xtask", 0),
 ];
 /// The one crate on the SDK's graph, which is the slow half of every build.

@@ -1,7 +1,8 @@
 //! What `opencode` is told before it starts: environment, configuration, permissions.
 //!
-//! Its configuration comes by the environment, which outdoes every file that an agent could have written; the key lies in a
-//! file that only the agent's user reads. All that it would fetch by itself is off.
+//! Its configuration comes by the environment, which outdoes every file that an agent could have written. Permissions are
+//! lists whose last word holds, and files add to them: so they are those of an agent whose name no file knows. The key lies in
+//! a file that only the agent's user reads. All that the program would fetch by itself is off.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -105,11 +106,18 @@ const fn word(policy: Policy) -> &'static str {
 }
 
 /// The program's environment; `directory` is its session's.
-pub(super) fn environment(directory: &Path, access: &Access, strictness: &Strictness) -> BTreeMap<String, String> {
+pub(super) fn environment(
+    directory: &Path,
+    agent: &str,
+    access: &Access,
+    strictness: &Strictness,
+) -> BTreeMap<String, String> {
     let below = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let mut env: BTreeMap<_, _> = SWITCHES.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
     for (name, value) in [
-        ("OPENCODE_CONFIG_CONTENT", configuration(directory, access, strictness).to_string()),
+        ("OPENCODE_CONFIG_CONTENT", configuration(directory, agent, access, strictness).to_string()),
+        // Where it looks for settings of a user's; what it runs keeps the home that it has.
+        ("OPENCODE_TEST_HOME", below("home")),
         ("XDG_CACHE_HOME", below("cache")),
         ("XDG_CONFIG_HOME", below("config")),
         ("XDG_DATA_HOME", below("data")),
@@ -120,7 +128,7 @@ pub(super) fn environment(directory: &Path, access: &Access, strictness: &Strict
     env
 }
 
-fn configuration(directory: &Path, access: &Access, strictness: &Strictness) -> Value {
+fn configuration(directory: &Path, agent: &str, access: &Access, strictness: &Strictness) -> Value {
     let below = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let (package, base_url) = match access.kind {
         ProviderKind::Openai => ("@ai-sdk/openai-compatible", access.base_url.clone()),
@@ -140,8 +148,7 @@ fn configuration(directory: &Path, access: &Access, strictness: &Strictness) -> 
             "models": { &access.model: { "name": access.model, "tool_call": true, "limit": limit } },
         } },
         "permission": strictness.permission,
-        // What a file says of the agent itself would outdo what is said of all.
-        "agent": { "build": { "permission": strictness.permission } },
+        "agent": { agent: { "mode": "primary", "permission": strictness.permission } },
     })
 }
 
@@ -186,7 +193,7 @@ mod tests {
             is_operators: false,
             price: None,
         };
-        let env = environment(Path::new("/d"), &access, &Strictness::of(&profile(Policy::Allow, &[])));
+        let env = environment(Path::new("/d"), "a", &access, &Strictness::of(&profile(Policy::Allow, &[])));
         assert!(env.values().all(|value| !value.contains("s3cret")));
         let config: Value = serde_json::from_str(&env["OPENCODE_CONFIG_CONTENT"]).unwrap();
         assert_eq!(

@@ -80,15 +80,18 @@ impl Opencode {
     fn launch(&self, order: &Order, access: &Access, strictness: &Strictness, theirs: Option<&str>) -> Launch {
         let directory = self.settings.directory(NAME, &order.session);
         let mut env = environment(order);
-        env.extend(config::environment(&directory, access, strictness));
-        let fixed = ["run", "--format", "json", "--pure", "--thinking", "--print-logs", "--log-level", "ERROR"];
+        let agent = format!("sandbox-{:032x}", rand::random::<u128>());
+        env.extend(config::environment(&directory, &agent, access, strictness));
+        let fixed =
+            ["run", "--format", "json", "--pure", "--thinking", "--print-logs", "--log-level", "ERROR", "--agent"];
         let session = match theirs {
             Some(theirs) => ["--session", theirs],
             // Without a title the program has the model make one, which is one call more.
             None => ["--title", "session"],
         };
         let program = self.settings.program.as_str();
-        let argv = [program].into_iter().chain(fixed).chain(session).map(str::to_owned).collect();
+        let argv =
+            [program].into_iter().chain(fixed).chain([agent.as_str()]).chain(session).map(str::to_owned).collect();
         let (id, cwd) = (launch_id(NAME, order), self.settings.workspace.clone());
         Launch { id, argv, env, cwd, time_max: time_max(order) }
     }

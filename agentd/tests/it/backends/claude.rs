@@ -131,26 +131,22 @@ async fn a_provider_that_fails_is_asked_four_times() {
 }
 
 #[tokio::test]
-async fn nothing_of_it_is_left_once_it_is_cancelled_or_late() {
+async fn nothing_of_it_is_left_once_it_is_cancelled() {
     let call = Reply::call("toolu_1", "Bash", r#"{"command": "sleep 600 & sleep 600", "description": "d"}"#);
-    for is_cancelled in [true, false] {
-        let (stage, claude) = stage(Script::always(call.clone())).await;
-        let mut order = stage.order("Sleep.");
-        if !is_cancelled {
-            order.deadline = Instant::now() + Duration::from_secs(4);
-        }
-        let cancel = order.cancel.clone();
-        let cancels = async {
-            stage.provider.reached(1).await;
-            if is_cancelled {
-                cancel.cancel();
-            }
-        };
-        let (outcome, ()) = tokio::join!(stage.run(&claude, &order), cancels);
-        let expected = if is_cancelled { RunFailure::Cancelled } else { RunFailure::Timeout };
-        assert_eq!(outcome.failure.map(|(failure, _)| failure), Some(expected));
-        assert!(!stage.programs.is_alive("claude"), "something of it lives");
-    }
+    let (stage, claude) = stage(Script::always(call)).await;
+    let outcome = stage.cancelled(&claude, &stage.order("Sleep.")).await;
+    assert_eq!(outcome.failure.map(|(failure, _)| failure), Some(RunFailure::Cancelled));
+    assert_eq!(stage.programs.alive(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_provider_that_says_nothing_is_not_waited_for_beyond_the_deadline() {
+    let (stage, claude) = stage(Script::always(Reply::failure(Failure::Silence))).await;
+    let mut order = stage.order("Is it?");
+    order.deadline = Instant::now() + Duration::from_secs(3);
+    let outcome = stage.run(&claude, &order).await;
+    assert_eq!(outcome.failure.map(|(failure, _)| failure), Some(RunFailure::Timeout));
+    assert_eq!(stage.programs.alive(), Vec::<String>::new());
 }
 
 #[tokio::test]

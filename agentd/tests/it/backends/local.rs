@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
-use std::sync::Mutex;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sandbox_agentd::backends::{Ended, Heard, Launch, Program, ProgramError, Programs};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,16 +13,20 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Starts programs in groups of their own, and remembers the groups.
+/// Name of the variable by which what a program starts is found, wherever it went.
+const MARK: &str = "STARTED_BY_TEST";
+
+/// Starts programs, and ends each with all that it started, as a sidecar does.
 pub(crate) struct LocalPrograms {
     /// Added to every program's environment, which is otherwise clean.
     env: BTreeMap<String, String>,
-    groups: Mutex<BTreeMap<String, Pid>>,
+    /// A variable that no other test's programs have.
+    mark: String,
 }
 
 struct Running {
     child: Child,
-    group: Pid,
+    mark: String,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -32,37 +35,34 @@ struct Running {
 impl LocalPrograms {
     /// Programs with this environment.
     pub(crate) fn with(env: BTreeMap<String, String>) -> Self {
-        Self { env, groups: Mutex::default() }
+        Self { env, mark: format!("{MARK}={:032x}", rand::random::<u128>()) }
     }
 
-    /// Whether anything is left of what was started under an id that begins so.
-    pub(crate) fn is_alive(&self, id_start: &str) -> bool {
-        let groups = self.groups.lock().unwrap();
-        groups.iter().any(|(id, group)| id.starts_with(id_start) && killpg(*group, None).is_ok())
+    /// What is left of all that was started, by their command lines. Every process has the mark in its environment.
+    pub(crate) fn alive(&self) -> Vec<String> {
+        marked(&self.mark).into_iter().map(|(_, line)| line).collect()
     }
 }
 
 #[async_trait]
 impl Programs for LocalPrograms {
     async fn start(&self, launch: Launch) -> Result<Box<dyn Program>, ProgramError> {
-        let Launch { id, argv, env, cwd, time_max: _ } = launch;
+        let Launch { id: _, argv, env, cwd, time_max: _ } = launch;
         let mut command = Command::new(&argv[0]);
-        command.args(&argv[1..]).env_clear().envs(&self.env).envs(env).current_dir(cwd).process_group(0);
+        let mark = self.mark.as_str();
+        let (name, value) = mark.split_once('=').unwrap();
+        command.args(&argv[1..]).env_clear().envs(&self.env).envs(env).env(name, value).current_dir(cwd);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => ProgramError::Missing,
             _ => ProgramError::Start(Box::new(error)),
         })?;
-        let group = Pid::from_raw(child.id().unwrap().cast_signed());
-        self.groups.lock().unwrap().insert(id, group);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        Ok(Box::new(Running { child, group, stdin, stdout, stderr }))
+        Ok(Box::new(Running { child, mark: mark.to_owned(), stdin, stdout, stderr }))
     }
 
-    async fn end(&self, id: &str) -> Result<(), ProgramError> {
-        if let Some(group) = self.groups.lock().unwrap().get(id) {
-            killpg(*group, Signal::SIGKILL).unwrap_or_default();
-        }
+    async fn end(&self, _id: &str) -> Result<(), ProgramError> {
+        end_all(&self.mark);
         Ok(())
     }
 }
@@ -94,15 +94,35 @@ impl Program for Running {
     }
 
     async fn end(&mut self) -> Result<(), ProgramError> {
-        killpg(self.group, Signal::SIGKILL).map_err(|error| ProgramError::Lost(Box::new(error)))
+        end_all(&self.mark);
+        Ok(())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            killpg(self.group, Signal::SIGKILL).unwrap_or_default();
+            end_all(&self.mark);
         }
+    }
+}
+
+/// Processes with this in their environment: their ids and command lines. One that has ended has no environment.
+fn marked(mark: &str) -> Vec<(Pid, String)> {
+    let process = |entry: std::fs::DirEntry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let environ = std::fs::read(entry.path().join("environ")).ok()?;
+        environ.split(|byte| *byte == 0).find(|variable| *variable == mark.as_bytes())?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        Some((Pid::from_raw(pid), String::from_utf8_lossy(&line).replace('\0', " ")))
+    };
+    std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter_map(process).collect()
+}
+
+/// Ends them until none is left: one that is ended may have started another just before.
+fn end_all(mark: &str) {
+    for (pid, _) in std::iter::from_fn(|| Some(marked(mark))).take_while(|found| !found.is_empty()).flatten() {
+        kill(pid, Signal::SIGKILL).unwrap_or_default();
     }
 }
 

@@ -38,7 +38,9 @@ fn writes(folder: &Path) -> [Reply; 2] {
 
 #[tokio::test]
 async fn a_question_is_answered_and_the_next_one_knows_it() {
-    let (stage, opencode) = stage(Script::queue([Reply::text("It is blue.").usage(90, 5), Reply::text("Very.")])).await;
+    let (stage, opencode) =
+        stage(Script::queue([Reply::text("It is blue.").usage(90, 5), Reply::text("Very."), Reply::text("Who asks?")]))
+            .await;
     let mut order = stage.order("Which colour is the sky?");
     order.profile.system_prompt = "You speak as a painter.".to_owned();
     let outcome = stage.run(&opencode, &order).await;
@@ -57,7 +59,7 @@ async fn a_question_is_answered_and_the_next_one_knows_it() {
 
     opencode.forget(&order.session).await.unwrap();
     (order.id, order.continues) = ("run-3".to_owned(), false);
-    stage.run(&opencode, &order).await;
+    assert_eq!(stage.run(&opencode, &order).await.result, "Who asks?");
     assert_eq!(stage.provider.requests()[2].messages.len(), 1, "nothing is left of a session that is forgotten");
 }
 
@@ -164,26 +166,12 @@ async fn a_provider_that_fails_is_asked_four_times() {
 }
 
 #[tokio::test]
-async fn nothing_of_it_is_left_once_it_is_cancelled_or_late() {
+async fn nothing_of_it_is_left_once_it_is_cancelled() {
     let call = Reply::call("call_1", "bash", r#"{"command": "sleep 600 & sleep 600", "description": "d"}"#);
-    for is_cancelled in [true, false] {
-        let (stage, opencode) = stage(Script::always(call.clone())).await;
-        let mut order = stage.order("Sleep.");
-        if !is_cancelled {
-            order.deadline = Instant::now() + Duration::from_secs(6);
-        }
-        let cancel = order.cancel.clone();
-        let cancels = async {
-            stage.provider.reached(1).await;
-            if is_cancelled {
-                cancel.cancel();
-            }
-        };
-        let (outcome, ()) = tokio::join!(stage.run(&opencode, &order), cancels);
-        let expected = if is_cancelled { RunFailure::Cancelled } else { RunFailure::Timeout };
-        assert_eq!(outcome.failure.map(|(failure, _)| failure), Some(expected));
-        assert!(!stage.programs.is_alive("opencode"), "something of it lives");
-    }
+    let (stage, opencode) = stage(Script::always(call)).await;
+    let outcome = stage.cancelled(&opencode, &stage.order("Sleep.")).await;
+    assert_eq!(outcome.failure.map(|(failure, _)| failure), Some(RunFailure::Cancelled));
+    assert_eq!(stage.programs.alive(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -194,7 +182,7 @@ async fn a_provider_that_says_nothing_is_not_waited_for_beyond_the_deadline() {
     let begun = Instant::now();
     let outcome = stage.run(&opencode, &order).await;
     assert_eq!(outcome.failure.map(|(failure, _)| failure), Some(RunFailure::Timeout));
-    assert!(begun.elapsed() < PATIENCE / 2 && !stage.programs.is_alive("opencode"));
+    assert!(begun.elapsed() < PATIENCE / 2 && stage.programs.alive().is_empty());
 }
 
 #[tokio::test]

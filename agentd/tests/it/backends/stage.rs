@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::local::LocalPrograms;
 
 /// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 pub(crate) const KEY: &str = "the-customers-key";
 
 /// What a test plays on.
@@ -100,6 +100,19 @@ impl Stage {
             max_turns: 10,
             deadline: Instant::now() + PATIENCE,
             cancel: CancellationToken::new(),
+        }
+    }
+
+    /// What comes of an order that is cancelled once the provider was asked.
+    pub(crate) async fn cancelled(&self, backend: &dyn Backend, order: &Order) -> Outcome {
+        let cancels = async {
+            self.provider.reached(1).await;
+            order.cancel.cancel();
+            std::future::pending().await
+        };
+        tokio::select! {
+            outcome = self.run(backend, order) => outcome,
+            () = cancels => unreachable!("the run ends"),
         }
     }
 

@@ -63,9 +63,11 @@ fn no_turn_more_is_taken_than_may_be() {
 
 #[test]
 fn a_key_that_is_not_accepted_is_the_customers_or_the_operators() {
-    let failure = |change: fn(&mut Order)| heard(&mut story(change), REFUSED).1.unwrap().0;
-    assert_eq!(failure(|_| {}), RunFailure::ProviderRefused);
-    assert_eq!(failure(|order| drop(order.env.remove("MODEL_API_KEY"))), RunFailure::OperatorKeyRefused);
+    let mut story = story(|_| {});
+    let failure = |story: &mut OpencodeStory| heard(story, REFUSED).1.unwrap().0;
+    assert_eq!(failure(&mut story), RunFailure::ProviderRefused);
+    story.access.is_operators = true;
+    assert_eq!(failure(&mut story), RunFailure::OperatorKeyRefused);
 }
 
 #[test]
