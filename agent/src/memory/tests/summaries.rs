@@ -108,6 +108,7 @@ async fn at_most_one_summary_is_made_at_a_time_and_nobody_waits_for_it() {
     }
     assert!(memory.build("").await.unwrap().summary.is_none());
     assert_eq!(desk.scribe.asked(), 1);
+    assert_eq!(*memory.inner.busy.borrow(), 1, "others wait for their turn");
     desk.scribe.gate.add_permits(1_000);
     memory.settle().await;
     assert_eq!(desk.scribe.most_running.load(Ordering::SeqCst), 1);
