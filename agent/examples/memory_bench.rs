@@ -115,7 +115,7 @@ struct Mute;
 
 #[async_trait]
 impl Model for Mute {
-    async fn answer(&self, _: &Ask, _: &mut (dyn FnMut(Heard<'_>) + Send)) -> Result<Answer, ModelError> {
+    async fn answer(&self, _: &Ask, _: &mut (dyn for<'h> FnMut(Heard<'h>) + Send)) -> Result<Answer, ModelError> {
         Ok(Answer { text: prose(1, 1_200), ..Answer::default() })
     }
 }

@@ -64,8 +64,14 @@ impl Sidecar {
             stop: stop.clone(),
         });
         let snapshots = Snapshots::new(Settings { program, workspace, home, identity, stop: stop.clone() });
-        let served =
-            Served { engine: engine.clone(), sessions: Sessions::new(engine.clone()), files, snapshots, streams };
+        let served = Served {
+            engine: engine.clone(),
+            sessions: Sessions::new(engine.clone()),
+            files,
+            snapshots,
+            streams,
+            agents: None,
+        };
         let doorway = doorway(router(served, Token::new("secret").unwrap()), stop);
         let socket = directory.path().join("sidecar.sock");
         let (listener, file) = open_socket(&socket).unwrap();
