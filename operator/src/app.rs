@@ -43,7 +43,7 @@ use crate::chain::until_answered;
 use crate::config::Config;
 use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
 use crate::intake::Intake;
-use crate::jobs::{self, Conductor, Desk, DeskParts, Fence, JobQueue, NotHere, Ticket};
+use crate::jobs::{self, Desk, DeskParts, Fence, JobQueue, Ticket};
 use crate::limits::{
     FEE_BUMP_AFTER, FINISH_TIMEOUT, HEAD_AGE_S_MAX, MINED_WITHIN, POOL_EMPTY_TIMEOUT, TRANSACTION_GAS_MAX,
 };
@@ -214,6 +214,7 @@ impl Node {
             metrics: metrics.clone(),
             containers,
             proxy,
+            stories: Stories::default(),
             me,
         };
         operations.clone().start(&config, height.clone(), &stop);
@@ -221,11 +222,7 @@ impl Node {
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
         let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
-        let stories = Stories::default();
-        let conductor = conductor(&operations, &sidecars, &stories);
-        let inside = (&snapshots, &sidecars, &ssh);
-        door.open(Api { stories, ..served(operations, &config, &key, height.clone(), inside) })?;
-
+        door.open(served(operations.clone(), &config, &key, height.clone(), (&snapshots, &sidecars, &ssh)))?;
         let env = environment(&config, &chain);
         let desk = Desk::new(DeskParts {
             chain,
@@ -233,8 +230,7 @@ impl Node {
             key,
             records,
             fleet,
-            agents: sidecars.clone(),
-            conductor,
+            conductor: operations.conductor(sidecars.clone()),
             sidecars,
             snapshots,
             menu: config.engine.menu,
@@ -326,11 +322,10 @@ fn served(
     head: watch::Receiver<u64>,
     (snapshots, sidecars, ssh): (&Arc<Stores>, &Arc<SocketSidecars>, &Option<SshOffer>),
 ) -> Api {
-    let Operations { chain, records, fleet, metrics, me, .. } = parts;
+    let Operations { chain, records, fleet, metrics, stories, me, .. } = parts;
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
     let url = config.offer.api_url.clone();
     let (snapshots, sidecars, ssh) = (snapshots.clone(), sidecars.clone(), ssh.clone());
-    let stories = Stories::default();
     Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars, ssh, stories }
 }
 
@@ -409,17 +404,6 @@ impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
 
     fn should_exit_after_registration(&self) -> bool {
         false
-    }
-}
-
-/// Who conducts negotiations.
-fn conductor(parts: &Operations, sidecars: &Arc<SocketSidecars>, stories: &Stories) -> Conductor {
-    Conductor {
-        fleet: parts.fleet.clone(),
-        agents: sidecars.clone(),
-        records: parts.records.clone(),
-        stories: stories.clone(),
-        in_process: Arc::new(NotHere),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use alloy::primitives::Address;
 use sandbox_fleet::Fleet;
+use sandbox_fleet::ports::Agents;
 use sandbox_sdk::Chain;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -15,11 +16,13 @@ use crate::config::Config;
 use crate::docker::DockerContainers;
 use crate::gauges::Gauges;
 use crate::intake::Intake;
+use crate::jobs::{Conductor, NotHere};
 use crate::metrics::Metrics;
 use crate::outside::Proxy;
 use crate::records::Records;
 use crate::sidecars::SocketSidecars;
 use crate::ssh::{Audit, Front, FrontError, LettingIn, SandboxDoors, SshOffer};
+use crate::stories::Stories;
 
 /// The parts of a running node that its operation takes. Clones share them.
 #[derive(Clone)]
@@ -32,10 +35,23 @@ pub(crate) struct Operations {
     pub(crate) metrics: Metrics,
     pub(crate) containers: Arc<DockerContainers>,
     pub(crate) proxy: Arc<Proxy>,
+    /// What is told of calls.
+    pub(crate) stories: Stories,
     pub(crate) me: Address,
 }
 
 impl Operations {
+    /// Who conducts negotiations.
+    pub(crate) fn conductor(&self, agents: Arc<dyn Agents>) -> Conductor {
+        Conductor {
+            fleet: self.fleet.clone(),
+            agents,
+            records: self.records.clone(),
+            stories: self.stories.clone(),
+            in_process: Arc::new(NotHere),
+        }
+    }
+
     /// Lets customers in over SSH, where there is a gateway, until `stop`; what they are told of it.
     pub(crate) fn let_in(
         &self,
@@ -52,7 +68,7 @@ impl Operations {
 
     /// Starts what tells of the node, and lets its operator tell it something. It ends with `stop` and is waited for by nobody.
     pub(crate) fn start(self, config: &Config, head: watch::Receiver<u64>, stop: &CancellationToken) {
-        let Self { chain, records, fleet, sender, intake, metrics, containers, proxy, me } = self;
+        let Self { chain, records, fleet, sender, intake, metrics, containers, proxy, me, stories: _ } = self;
         let capacity = config.offer.capacity;
         let gauges = Gauges {
             chain: chain.clone(),

@@ -446,7 +446,8 @@ mod tests {
             desk.records.put_call(&desk.call(refused)).await.unwrap();
         });
         let stream = stream.unwrap();
-        assert_eq!(stream, "running 2 sandbox_scored 10 sandbox_scored 18 answered 19");
+        let names: Vec<&str> = stream.split(' ').step_by(2).filter(|name| *name != "running").collect();
+        assert_eq!(names, ["sandbox_scored", "sandbox_scored", "answered"], "{stream}");
         assert_eq!(told(&desk, "", Some(10)).await, Ok("sandbox_scored 18 answered 19".into()));
         assert_eq!(told(&desk, "", Some(19)).await, Ok(String::new()));
     }

@@ -121,16 +121,14 @@ impl Road {
         let (fleet, keeping) = fleet(&world).await;
         let keystore = KeystoreConfig { uri: "unused".into(), password_file: None };
         let seal_keys = SealKeys::of(&keystore, &key);
-        let agents = Arc::new(FakeAgents::default());
         let conductor = Conductor {
             fleet: fleet.clone(),
-            agents: agents.clone(),
+            agents: Arc::new(FakeAgents::default()),
             records: records.clone(),
             stories: Stories::default(),
             in_process: Arc::new(NotHere),
         };
         let desk = Desk::new(DeskParts {
-            agents,
             conductor,
             chain: chain.clone(),
             key,

@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolStruct, SolValue};
-use sandbox_fleet::ports::{Agents, Sidecars, Snapshots};
+use sandbox_fleet::ports::{Sidecars, Snapshots};
 use sandbox_fleet::request::Menu;
 use sandbox_fleet::sandbox::Instance;
 use sandbox_fleet::{Fleet, Unfinished};
@@ -40,7 +40,6 @@ pub(crate) struct DeskParts {
     pub(crate) records: Records,
     pub(crate) fleet: Fleet,
     pub(crate) sidecars: Arc<dyn Sidecars>,
-    pub(crate) agents: Arc<dyn Agents>,
     pub(crate) conductor: Conductor,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) menu: Menu,

@@ -264,6 +264,9 @@ impl Conductor {
             home => home?,
         };
         let Ok(_place) = runs.acquire().await else { return Err(Unfinished::Stopping) };
+        if Instant::now() >= order.until {
+            return Ok(Finished::failed(one, over()));
+        }
         Ok(match home {
             Home::None(failure) => self.in_process(order, one, failure).await,
             Home::Made(visit) => match self.in_sandbox(order, one, &visit).await {

@@ -42,7 +42,7 @@ async fn run(call: JobCall, turns: Turns, errand: Errand) -> Result<Work, Unfini
     body.attach_only = call.resumed;
     // Twice: it may wait for its turn inside, and for its sidecar to answer.
     let bound = Duration::from_millis(body.timeout_ms) + RUN_SLACK + RUN_SLACK;
-    let running = Running::new(call.parts().agents.clone(), &visit.instance, &call.execution);
+    let running = Running::new(call.parts().conductor.agents.clone(), &visit.instance, &call.execution);
     let replied = tokio::time::timeout(bound, replied(&call, &visit, turns, body)).await;
     let reply = replied.unwrap_or_else(|_| Err(unreachable()))?;
     running.over();
@@ -54,7 +54,7 @@ async fn run(call: JobCall, turns: Turns, errand: Errand) -> Result<Work, Unfini
 async fn replied(call: &JobCall, visit: &Visit, turns: Turns, mut body: TaskBody) -> Result<RunReply, Failure> {
     let mut broken_off = 0;
     while broken_off < ATTACH_ATTEMPTS_MAX {
-        let error = match call.parts().agents.run(&visit.instance, turns, body.clone()).await {
+        let error = match call.parts().conductor.agents.run(&visit.instance, turns, body.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(error) => match refusal(error) {
                 Refusal::ForGood(failure) => return Err(failure),
