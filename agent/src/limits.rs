@@ -27,6 +27,8 @@ pub const PROVIDER_BACKOFF_MS: u64 = 500;
 pub const PROVIDER_BACKOFF_MS_MAX: u64 = 8_000;
 /// Longest time that a provider may ask to be left alone before a call is given up instead, in milliseconds.
 pub const PROVIDER_RETRY_AFTER_MS_MAX: u64 = 60_000;
+/// Time for which a call waits until something gets out of the sandbox again: that of an operator's start.
+pub const PROVIDER_SHUT_IN_MS_MAX: u64 = 120_000;
 /// Length of a provider's words in an error.
 pub const PROVIDER_WORDS_BYTES_MAX: usize = 500;
 /// Length of an answer: its words, its thoughts and the arguments of its calls together.

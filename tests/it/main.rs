@@ -1,5 +1,6 @@
 //! Promises to customers and operators, kept over the real Tangle core, the real engine and the shipped command line.
 
+mod agents;
 mod alone;
 mod api;
 mod chain_faults;

@@ -11,6 +11,7 @@ pub mod faults;
 pub mod faulty_rpc;
 pub mod ground;
 pub mod hooks;
+pub mod models;
 pub mod node;
 pub mod programs;
 pub mod purses;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use genai::webc;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use sandbox_protocol::agent::Secret;
+use sandbox_protocol::egress::EGRESS_UNAVAILABLE;
 use serde_json::Value;
 
 use super::words::{Words, is_overflow, message, shown};
@@ -24,12 +25,14 @@ pub(super) struct Failure {
     pub(super) error: ModelError,
     /// When the provider said to come back, also where the error has no place for it.
     pub(super) retry_after: Option<Duration>,
+    /// Nothing reached the provider: the way out of the sandbox is shut, as it is while its operator is started anew.
+    pub(super) is_shut_in: bool,
 }
 
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
         let retry_after = if let ModelError::RateLimited { retry_after } = &error { *retry_after } else { None };
-        Self { error, retry_after }
+        Self { error, retry_after, is_shut_in: false }
     }
 }
 
@@ -97,6 +100,10 @@ fn of_status(status: u16, body: &str, headers: &HeaderMap, key: Option<&Secret>)
     }
     let retry_after = retry_after(headers);
     let parsed: Value = serde_json::from_str(body).unwrap_or_default();
+    if status == 503 && parsed["code"] == EGRESS_UNAVAILABLE {
+        let error = ModelError::Unreachable(Words::boxed("the way out of the sandbox is shut"));
+        return Failure { error, retry_after: None, is_shut_in: true };
+    }
     let words = || shown(message(&parsed).unwrap_or(body), key);
     let error = match status {
         401 | 403 => ModelError::Refused,
@@ -109,7 +116,7 @@ fn of_status(status: u16, body: &str, headers: &HeaderMap, key: Option<&Secret>)
         408 | 409 | 425 | 500.. => ModelError::Failed { status },
         _ => ModelError::Rejected(words()),
     };
-    Failure { error, retry_after }
+    Failure { error, retry_after, is_shut_in: false }
 }
 
 /// What the operator's proxy says instead of the provider.

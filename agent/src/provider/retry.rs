@@ -2,19 +2,26 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::failure::Failure;
 use super::settings::ProviderLimits;
 use crate::model::ModelError;
+
+/// Between two looks whether something gets out of the sandbox again, on average.
+const SHUT_IN_PAUSE: Duration = Duration::from_millis(250);
 
 /// The attempts of one call.
 pub(super) struct Attempts<'a> {
     limits: &'a ProviderLimits,
     failed: u32,
+    /// Since when nothing gets out of the sandbox.
+    shut_in: Option<Instant>,
 }
 
 impl<'a> Attempts<'a> {
     pub(super) fn new(limits: &'a ProviderLimits) -> Self {
-        Self { limits, failed: 0 }
+        Self { limits, failed: 0, shut_in: None }
     }
 
     /// Attempts that have failed.
@@ -27,6 +34,15 @@ impl<'a> Attempts<'a> {
     /// # Errors
     /// The failure, if there is none.
     pub(super) async fn pause(&mut self, failure: Failure) -> Result<(), ModelError> {
+        if failure.is_shut_in {
+            // No attempt: the provider heard nothing of it.
+            let since = *self.shut_in.get_or_insert_with(Instant::now);
+            if since.elapsed() < self.limits.shut_in_max {
+                tokio::time::sleep(SHUT_IN_PAUSE.mul_f64(0.5 + rand::random::<f64>())).await;
+                return Ok(());
+            }
+        }
+        self.shut_in = None;
         self.failed += 1;
         let Some(pause) = self.next(&failure, rand::random()) else { return Err(failure.error) };
         tracing::debug!(attempt = self.failed, error = %failure.error, ?pause, "a provider is asked again");
@@ -66,8 +82,9 @@ mod tests {
         let failure = Failure {
             error: ModelError::Failed { status: 500 },
             retry_after: retry_after_ms.map(Duration::from_millis),
+            is_shut_in: false,
         };
-        let attempts = Attempts { limits: &LIMITS, failed };
+        let attempts = Attempts { limits: &LIMITS, failed, shut_in: None };
         assert_eq!(
             attempts.next(&failure, chance),
             waited_ms.map(Duration::from_millis),
@@ -81,6 +98,19 @@ mod tests {
         check(1, None, 1.0, Some(100));
         check(2, None, 0.5, Some(100));
         check(3, None, 1.0, Some(300));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_shut_in_waits_for_the_way_out_and_has_made_no_attempt() {
+        let shut = || Failure { is_shut_in: true, ..Failure::from(ModelError::Failed { status: 503 }) };
+        let mut attempts = Attempts::new(&LIMITS);
+        let begun = Instant::now();
+        while begun.elapsed() < LIMITS.shut_in_max {
+            attempts.pause(shut()).await.unwrap();
+            assert_eq!(attempts.failed(), 0);
+        }
+        attempts.pause(shut()).await.unwrap();
+        assert_eq!(attempts.failed(), 1);
     }
 
     #[test]
@@ -98,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_would_fail_again_is_not_tried_again() {
-        let attempts = Attempts { limits: &LIMITS, failed: 1 };
+        let attempts = Attempts { limits: &LIMITS, failed: 1, shut_in: None };
         for error in [
             ModelError::Refused,
             ModelError::Rejected(String::new()),

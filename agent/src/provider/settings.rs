@@ -12,7 +12,7 @@ use sandbox_protocol::agent::{Provider, ProviderKind, Secret};
 use super::ledger::Prices;
 use crate::limits::{
     PROVIDER_ANSWER_MS_MAX, PROVIDER_ATTEMPTS_MAX, PROVIDER_BACKOFF_MS, PROVIDER_BACKOFF_MS_MAX, PROVIDER_FIRST_MS_MAX,
-    PROVIDER_PIECE_MS_MAX, PROVIDER_RETRY_AFTER_MS_MAX,
+    PROVIDER_PIECE_MS_MAX, PROVIDER_RETRY_AFTER_MS_MAX, PROVIDER_SHUT_IN_MS_MAX,
 };
 
 type Env = BTreeMap<String, String>;
@@ -57,6 +57,8 @@ pub struct ProviderLimits {
     pub backoff_max: Duration,
     /// Longest time that a provider may ask to be left alone.
     pub retry_after_max: Duration,
+    /// Time for which is waited until something gets out of the sandbox again, besides all attempts.
+    pub shut_in_max: Duration,
 }
 
 impl ProviderLimits {
@@ -69,6 +71,7 @@ impl ProviderLimits {
         backoff_base: Duration::from_millis(PROVIDER_BACKOFF_MS),
         backoff_max: Duration::from_millis(PROVIDER_BACKOFF_MS_MAX),
         retry_after_max: Duration::from_millis(PROVIDER_RETRY_AFTER_MS_MAX),
+        shut_in_max: Duration::from_millis(PROVIDER_SHUT_IN_MS_MAX),
     };
 }
 

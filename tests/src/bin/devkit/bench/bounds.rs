@@ -18,7 +18,7 @@ enum Bound {
 use Bound::{AtLeast, AtMost, TimesAtLeast, TimesAtMost};
 
 /// By bench and figure. The others are told for comparison.
-const BOUNDS: [(&str, &str, Bound); 29] = [
+const BOUNDS: [(&str, &str, Bound); 31] = [
     ("api", "p99_ms", AtMost(20.0)),
     ("create_cold", "median_ms", TimesAtMost(1.15)),
     ("create_warm", "median_ms", AtMost(40.0)),
@@ -35,6 +35,8 @@ const BOUNDS: [(&str, &str, Bound); 29] = [
     ("journal", "per_s_64", TimesAtLeast(5.0)),
     ("journal", "per_s_100", AtLeast(15_000.0)),
     ("memory", "median_ms", AtMost(5.0)),
+    ("negotiate", "fifteen_moves_ms", TimesAtMost(1.3)),
+    ("negotiate", "overhead_ms", AtMost(50.0)),
     ("route_overhead", "cpu_ms", AtMost(1.0)),
     ("sftp", "get_files_per_s", TimesAtLeast(0.9)),
     ("sftp", "get_mib_per_s", TimesAtLeast(0.9)),

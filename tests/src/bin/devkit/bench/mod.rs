@@ -12,6 +12,7 @@ mod footprint;
 mod fsp;
 mod inside;
 mod memory;
+mod negotiate;
 mod outage;
 mod snapshot;
 mod ssh;
@@ -34,7 +35,7 @@ pub(crate) struct BenchArgs {
     names: Vec<String>,
 }
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "api",
     "create_cold",
     "create_warm",
@@ -47,6 +48,7 @@ const NAMES: [&str; 18] = [
     "fsp_stream",
     "journal",
     "memory",
+    "negotiate",
     "route_overhead",
     "sftp",
     "snapshot",
@@ -107,6 +109,7 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
             "fsp_stream" => fsp::stream().await?,
             "journal" => inside::journal()?,
             "memory" => memory::run()?,
+            "negotiate" => negotiate::run().await?,
             "route_overhead" => inside::route_overhead()?,
             "sftp" => ssh::sftp().await?,
             "snapshot" => snapshot::run().await?,
