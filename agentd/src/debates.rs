@@ -1,16 +1,11 @@
-//! Moves of negotiations: the engine of the `agent` crate, with a provider's model and this sandbox's files.
+//! Moves of negotiations: the engine of the `agent` crate, with this sandbox's files.
 
 use std::collections::BTreeMap;
-use std::io::Error;
 use std::path::Path;
 
 use async_trait::async_trait;
-use sandbox_agent::memory::tokenizer_of;
-use sandbox_agent::model::ModelError;
-use sandbox_agent::negotiation::{Brief, Budget, FileCheckpoints, Room, negotiate};
-use sandbox_agent::provider::{Layers, ProviderModel, SettingsError, resolve};
+use sandbox_agent::negotiation::{Provided, negotiate_provided};
 use sandbox_agent::tools::ports::Files as _;
-use sandbox_protocol::agent::event::Told;
 use sandbox_protocol::agent::negotiation::{LOGS_DIRECTORY, MoveReport, NegotiateBody};
 
 use crate::backend::Desk;
@@ -26,25 +21,11 @@ pub struct Debates {
     sidecar: Sidecar,
 }
 
-/// Why a move is not argued about.
-#[derive(Debug, thiserror::Error)]
-enum BeginError {
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    #[error(transparent)]
-    Model(#[from] ModelError),
-}
-
 impl Debates {
     /// With providers reached by `http`, as the sandbox's environment says where no order does, and conversations written to
     /// the workspace.
     pub fn new(http: reqwest::Client, providers: BTreeMap<String, String>, sidecar: Sidecar) -> Self {
         Self { http, providers, sidecar }
-    }
-
-    fn model(&self, body: &NegotiateBody) -> Result<ProviderModel, BeginError> {
-        let layers = Layers { context: body.provider.as_ref(), order: &body.env, own: &self.providers };
-        Ok(ProviderModel::new(resolve(layers, &body.model)?, self.http.clone())?)
     }
 
     /// Writes the conversations where the customer and the operator find them.
@@ -61,32 +42,14 @@ impl Debates {
 #[async_trait]
 impl Negotiator for Debates {
     async fn negotiate(&self, body: &NegotiateBody, place: &Path, until: &Until, desk: &dyn Desk) -> MoveReport {
-        let model = match self.model(body) {
-            Ok(model) => model,
-            Err(error) => return MoveReport::unscored(&body.one.move_id, error.to_string()),
-        };
-        let settings = model.settings();
-        let (tokenizer, price) = (tokenizer_of(&settings.model), settings.prices.of(&settings.model));
-        let context_tokens = settings.context_tokens.map(|tokens| tokens as usize);
-        let path = place.join(CALLS);
-        let opened = tokio::task::spawn_blocking(move || FileCheckpoints::open(&path)).await;
-        let checkpoints = match opened.map_err(Error::other).and_then(|opened| opened.map_err(Error::other)) {
-            Ok(checkpoints) => checkpoints,
-            Err(error) => {
-                tracing::error!(%error, "what was said of a move cannot be kept");
-                return MoveReport::unscored(&body.one.move_id, "the sandbox's storage fails");
-            }
-        };
-        let room = Room {
-            model: &model,
-            checkpoints: &checkpoints,
-            tell: &|told: Told| desk.tell(told),
-            budget: Budget { context_tokens, count: &|text| tokenizer.count(text) },
-            price: &|usage| Some(price?.cost_micro_usd(usage)),
+        let provided = Provided {
+            http: self.http.clone(),
+            own: &self.providers,
+            record: place.join(CALLS),
             cancel: until.cancel.clone(),
-            deadline: Some(until.deadline.into()),
+            deadline: until.deadline.into(),
         };
-        let mut report = negotiate(&Brief::of(body), &room).await;
+        let mut report = negotiate_provided(body, provided, &|told| desk.tell(told)).await;
         self.save(&mut report).await;
         report
     }

@@ -41,6 +41,7 @@ use crate::chain::source::Source;
 use crate::chain::sweep::Sweep;
 use crate::chain::until_answered;
 use crate::config::Config;
+use crate::debates::OwnProcess;
 use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
 use crate::intake::Intake;
 use crate::jobs::{self, Desk, DeskParts, Fence, JobQueue, Ticket};
@@ -193,6 +194,7 @@ impl Node {
         let head = head::follow(chain.clone(), config.chain.ws_url.clone(), stop.clone()).await;
         let height = head.height.clone();
         let proxy = Arc::new(Proxy::new(&config.outside, places)?);
+        let in_process = Arc::new(OwnProcess::new(proxy.clone(), config.data_dir.clone(), &config.agents.settings));
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
         let ports = Ports {
             containers: containers.clone(),
@@ -216,6 +218,7 @@ impl Node {
             proxy,
             stories: Stories::default(),
             me,
+            in_process,
         };
         operations.clone().start(&config, height.clone(), &stop);
         let (ssh, letting_in) = operations.let_in(front, sidecars.clone(), &stop)?;

@@ -386,3 +386,8 @@ const _: () = assert!(API_PROXY_ANSWER_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as 
 const _: () = assert!(NEGOTIATION_MOVES_MAX * (2 * NEGOTIATION_ROUNDS_MAX as usize + 4) < STORY_EVENTS_MAX);
 const _: () = assert!(TOKENS_EACH_MAX < TOKENS_MAX && TOKEN_LIFE_S_MIN <= TOKEN_LIFE_S_DEFAULT);
 const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_DEFAULT <= QUOTE_LIFE_S_MAX);
+
+/// Bytes of the first request of a client in this process to the proxy.
+pub(crate) const LENT_HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Time for it.
+pub(crate) const LENT_HEAD_TIMEOUT: Duration = Duration::from_secs(5);

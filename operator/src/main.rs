@@ -11,6 +11,7 @@ mod bench;
 mod chain;
 mod commands;
 mod config;
+mod debates;
 mod docker;
 mod failpoint;
 mod gauges;

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::docker::DockerContainers;
 use crate::gauges::Gauges;
 use crate::intake::Intake;
-use crate::jobs::{Conductor, NotHere};
+use crate::jobs::{Conductor, InProcess};
 use crate::metrics::Metrics;
 use crate::outside::Proxy;
 use crate::records::Records;
@@ -38,6 +38,8 @@ pub(crate) struct Operations {
     /// What is told of calls.
     pub(crate) stories: Stories,
     pub(crate) me: Address,
+    /// Who argues about moves for which there is no sandbox.
+    pub(crate) in_process: Arc<dyn InProcess>,
 }
 
 impl Operations {
@@ -48,7 +50,7 @@ impl Operations {
             agents,
             records: self.records.clone(),
             stories: self.stories.clone(),
-            in_process: Arc::new(NotHere),
+            in_process: self.in_process.clone(),
         }
     }
 
@@ -68,7 +70,7 @@ impl Operations {
 
     /// Starts what tells of the node, and lets its operator tell it something. It ends with `stop` and is waited for by nobody.
     pub(crate) fn start(self, config: &Config, head: watch::Receiver<u64>, stop: &CancellationToken) {
-        let Self { chain, records, fleet, sender, intake, metrics, containers, proxy, me, stories: _ } = self;
+        let Self { chain, records, fleet, sender, intake, metrics, containers, proxy, me, .. } = self;
         let capacity = config.offer.capacity;
         let gauges = Gauges {
             chain: chain.clone(),

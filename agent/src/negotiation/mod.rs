@@ -19,6 +19,7 @@ mod file;
 mod log;
 mod personas;
 mod prompts;
+mod provided;
 mod quote;
 mod score;
 
@@ -29,6 +30,7 @@ pub use self::debate::negotiate;
 pub use self::file::FileCheckpoints;
 pub use self::log::format_transcript;
 pub use self::personas::{DecisionMaker, Personas};
+pub use self::provided::{Provided, negotiate_provided};
 
 #[cfg(test)]
 mod tests;

@@ -353,11 +353,12 @@ fn chosen<'a>(task: &'a str, context: Option<&'a str>, sandbox: &'a str, default
     [task, context.unwrap_or_default(), sandbox].into_iter().find(|name| !name.is_empty()).unwrap_or(default)
 }
 
-/// By which a repeat of a request is known; `attach_only` is no part of it.
+/// By which a repeat of a request is known. Whether it may begin anything, and how much time its asker has left, is no part of it.
 fn hash(body: &impl serde::Serialize) -> String {
     let mut value = serde_json::to_value(body).unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
         object.remove("attach_only");
+        object.remove("timeout_ms");
     }
     hex::encode(Sha256::digest(value.to_string()))
 }

@@ -1,11 +1,14 @@
 //! Sandboxes at the host's proxy, each by the rules that its customer wrote.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sandbox_fleet::ports::{Egress, PortError};
 use sandbox_fleet::sandbox::{Instance, Sandbox};
 use sandbox_outbound::egress::{self, Rules, Usage, VisitError, Visited};
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
+use super::lend::Lent;
 use super::{OutsideConfig, OutsideError};
 use crate::places::Places;
 
@@ -24,6 +27,20 @@ impl Proxy {
     /// What all sandboxes have used.
     pub(crate) fn usage(&self) -> Usage {
         self.egress.total()
+    }
+
+    /// The proxy by these rules, for a client in this process that is called `name`.
+    pub(crate) async fn lend(self: &Arc<Self>, rules_text: &str, name: &str) -> Result<Lent, Failure> {
+        let shut = |error: &dyn std::error::Error| {
+            tracing::error!(error, "the proxy cannot be lent");
+            Failure::new(FailureCode::Engine, "the way out cannot be opened")
+        };
+        let key = format!("lent-{name}");
+        let socket = self.places.run_dir().join(format!("{:016x}.sock", rand::random::<u64>()));
+        self.egress.open(key.clone(), socket.clone(), rules(rules_text)?).map_err(|error| shut(&error))?;
+        let proxy = self.clone();
+        let back = move || drop(proxy.egress.close(&key));
+        Lent::open(socket, back).await.map_err(|error| shut(&error))
     }
 
     /// Connects to a place as the sandbox itself would.

@@ -5,6 +5,7 @@
 
 mod config;
 mod egress;
+mod lend;
 mod snapshots;
 
 pub(crate) use config::{OutsideConfig, OutsideError};
