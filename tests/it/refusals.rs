@@ -8,7 +8,7 @@ use alloy::primitives::U256;
 use alloy::sol_types::SolValue as _;
 use anyhow::{Context, Result};
 use sandbox_protocol::Job;
-use sandbox_protocol::abi::{JobReceipt, SandboxCreateRequest};
+use sandbox_protocol::abi::{JobError, JobReceipt, SandboxCreateRequest, TaskRequest};
 use sandbox_protocol::limits::JOB_INPUT_BYTES_MAX;
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::calls;
@@ -81,6 +81,8 @@ async fn what_only_execution_shows_is_answered_with_a_receipt_of_outcome_1() -> 
         (change(|r| r.idle_timeout_seconds = 9), "resources_out_of_range", "idle_timeout_seconds"),
         (change(|r| r.snapshot_destination = "ftp://h/p".into()), "bad_request", "snapshot_destination"),
         (change(|r| r.ssh_enabled = true), "unsupported", "ssh_enabled"),
+        (change(|r| r.agent_backend = "oracle".into()), "unknown_backend", "agent_backend"),
+        (change(|r| r.agent_identifier = "nobody".into()), "unknown_profile", "agent_identifier"),
     ] {
         assert_eq!(refused_create(&world, request).await?, ("caller".into(), failure.into()), "{field}");
     }
@@ -90,6 +92,15 @@ async fn what_only_execution_shows_is_answered_with_a_receipt_of_outcome_1() -> 
     assert_eq!(world.leftovers()?, Vec::<String>::new());
 
     let sandbox = world.create().await?;
+    let twice =
+        r#"{"kind":"negotiation","ticker":"ABC","moves":[{"id":"m1","content":"a"},{"id":"M1","content":"b"}]}"#;
+    for (max_turns, context, field) in [(201, "", "max_turns: "), (0, twice, "context_json: moves[1].move_id: ")] {
+        let (sidecar_endpoint, prompt, context_json) = (sandbox.clone(), "do".into(), context.into());
+        let task = TaskRequest { sidecar_endpoint, prompt, max_turns, context_json, ..TaskRequest::default() };
+        let refused = refused(&world, JobRequest { job: Job::Task, inputs: task.abi_encode().into() }).await?;
+        assert_eq!((refused.0.as_str(), refused.1.as_str()), ("caller", "bad_request"));
+        assert!(refused.2.starts_with(field), "{}", refused.2);
+    }
     let late = world.customer.run(&["run", "--timeout", "300", &sandbox, "--", "echo begun; sleep 60"]).await?;
     assert_eq!((late.status.code(), late.stdout.as_slice()), (Some(124), b"begun\n".as_slice()), "{:?}", shown(&late));
     let much = world.customer.exec(&sandbox, "head -c 1048577 /dev/zero").await?;
@@ -109,14 +120,21 @@ fn change(change: impl FnOnce(&mut SandboxCreateRequest)) -> SandboxCreateReques
 
 /// Outcome and failure of a request that the command line would not send.
 async fn refused_create(world: &World, request: SandboxCreateRequest) -> Result<(String, String)> {
-    let account = world.ground.account(CUSTOMER).await?;
     let request = JobRequest { job: Job::SandboxCreate, inputs: request.abi_encode().into() };
+    let (outcome, failure, _) = refused(world, request).await?;
+    Ok((outcome, failure))
+}
+
+/// Outcome, failure and message of a request that the command line would not send.
+async fn refused(world: &World, request: JobRequest) -> Result<(String, String, String)> {
+    let account = world.ground.account(CUSTOMER).await?;
     let submitted = account.submit_job(world.service, request).await?;
     let body = Answers::new(account)?.wait_for(&submitted, Duration::from_secs(60)).await?;
     let answer = body.answer.context("no answer")?;
     let outcome = serde_json::to_value(answer.outcome)?;
     let failure = answer.failure.context("no failure")?.to_string();
-    Ok((outcome.as_str().unwrap_or_default().to_owned(), failure))
+    let message = JobError::abi_decode(&answer.response)?.message;
+    Ok((outcome.as_str().unwrap_or_default().to_owned(), failure, message))
 }
 
 #[tokio::test(flavor = "multi_thread")]

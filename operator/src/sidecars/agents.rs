@@ -16,6 +16,7 @@ use sandbox_protocol::agent::negotiation::NegotiateBody;
 use sandbox_protocol::agent::{NEGOTIATE, PROMPT, RUNS, RunReply, RunSummary, TASK, TaskBody};
 use sandbox_protocol::exec::BEARER;
 use sandbox_protocol::files::{FilePath, FilesQuery as _, ReadQuery};
+use sandbox_protocol::http::ErrorBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -72,7 +73,10 @@ impl Agents for SocketSidecars {
 
     async fn file(&self, instance: &Instance, path: &str) -> Result<Vec<u8>, SidecarError> {
         let query = ReadQuery { path: FilePath::from(path) };
-        Ok(self.ask(instance, get(instance, &query.target())?, RUN_ANSWER_MAX).await?.to_vec())
+        let (status, reply) = self.exchange(instance, get(instance, &query.target())?, RUN_ANSWER_MAX).await?;
+        // Files have refusals of their own.
+        let refused = |reply: &[u8]| read::<ErrorBody>(reply).map(|refused| SidecarError::Refused(refused.message));
+        if status.is_success() { Ok(reply.to_vec()) } else { Err(refused(&reply)?) }
     }
 }
 
@@ -84,12 +88,25 @@ impl SocketSidecars {
         request: Request<Full<Bytes>>,
         limit: Duration,
     ) -> Result<Bytes, SidecarError> {
-        match call(&self.places.socket(&instance.vessel), request, (limit, RUN_REPLY_BYTES_MAX)).await {
-            Ok((status, reply)) if status.is_success() => Ok(reply),
-            Ok((_, reply)) => Err(refusal(read(&reply)?)),
-            Err(error @ CallError::Connect(_)) => Err(not_sent(error)),
-            Err(error) => Err(unreachable(error)),
-        }
+        let (status, reply) = self.exchange(instance, request, limit).await?;
+        if status.is_success() { Ok(reply) } else { Err(refusal(read(&reply)?)) }
+    }
+
+    async fn exchange(
+        &self,
+        instance: &Instance,
+        request: Request<Full<Bytes>>,
+        limit: Duration,
+    ) -> Result<(StatusCode, Bytes), SidecarError> {
+        let exchanged = call(&self.places.socket(&instance.vessel), request, (limit, RUN_REPLY_BYTES_MAX)).await;
+        exchanged.map_err(|error| match error {
+            CallError::Connect(_) => not_sent(error),
+            CallError::Request(_)
+            | CallError::Exchange(_)
+            | CallError::Body(_)
+            | CallError::TimedOut
+            | CallError::Json(_) => unreachable(error),
+        })
     }
 }
 
