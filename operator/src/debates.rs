@@ -45,7 +45,7 @@ impl InProcess for OwnProcess {
         body: NegotiateBody,
         tell: &(dyn Fn(Told) + Send + Sync),
     ) -> Result<MoveReport, Failure> {
-        let failed = |error: &dyn std::error::Error| {
+        let failed = |error: &(dyn std::error::Error + 'static)| {
             tracing::error!(error, "a move cannot be argued about here");
             Failure::new(FailureCode::Internal, "the operator's own process cannot argue about it")
         };

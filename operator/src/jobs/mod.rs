@@ -29,7 +29,9 @@ use sandbox_protocol::{CallKey, Failure, FailureCode, Job};
 pub(crate) use desk::{Desk, DeskParts, JobCall, Work};
 pub(crate) use fair::Ticket;
 pub(crate) use fence::Fence;
-pub(crate) use negotiation::{Conductor, InProcess, NotHere};
+#[cfg(test)]
+pub(crate) use negotiation::NotHere;
+pub(crate) use negotiation::{Conductor, InProcess};
 pub(crate) use queue::JobQueue;
 pub(crate) use sealed::refused as not_opened;
 

@@ -66,8 +66,10 @@ pub(crate) trait InProcess: Send + Sync + 'static {
 }
 
 /// Argues about nothing here: a move without a sandbox has failed.
+#[cfg(test)]
 pub(crate) struct NotHere;
 
+#[cfg(test)]
 #[async_trait]
 impl InProcess for NotHere {
     async fn negotiate(

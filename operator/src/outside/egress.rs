@@ -31,7 +31,7 @@ impl Proxy {
 
     /// The proxy by these rules, for a client in this process that is called `name`.
     pub(crate) async fn lend(self: &Arc<Self>, rules_text: &str, name: &str) -> Result<Lent, Failure> {
-        let shut = |error: &dyn std::error::Error| {
+        let shut = |error: &(dyn std::error::Error + 'static)| {
             tracing::error!(error, "the proxy cannot be lent");
             Failure::new(FailureCode::Engine, "the way out cannot be opened")
         };
