@@ -52,7 +52,7 @@ use crate::metrics::Metrics;
 use crate::operations::Operations;
 use crate::outside::{OutsideError, Proxy, Stores};
 use crate::places::{Places, TooDeep};
-use crate::records::{Records, RecordsError};
+use crate::records::{Records, RecordsError, Vault};
 use crate::sidecars::SocketSidecars;
 use crate::ssh::{Front, FrontError, LettingIn, SshOffer};
 use crate::stories::Stories;
@@ -135,10 +135,10 @@ pub(crate) async fn run(config: Config, stop: CancellationToken) -> Result<(), N
             () = stop.cancelled() => Ok(()),
         };
     }
-    let (records, records_guard) = Records::open_mortal(&config.data_dir, config.failpoint.clone())?;
+    let key = key::load(&config.keystore)?;
+    let (records, records_guard) = Records::open_mortal(&config.data_dir, Vault::of(&key), config.failpoint.clone())?;
     let listener = TcpListener::bind(config.api_listen).await.map_err(NodeError::Listen)?;
     let front = Front::open(config.ssh.as_ref(), &config.data_dir).await?;
-    let key = key::load(&config.keystore)?;
     let door = Door::new(listener, config.api.clone(), stop.clone())?;
     let starting = tokio::select! {
         started = Node::start(config, key, records, (&door, front), stop.clone()) => started,

@@ -80,7 +80,7 @@ pub(super) async fn backup(source: &impl Source, directory: &Path, output: &Outp
     let partial = directory.with_extension("partial");
     std::fs::create_dir_all(&partial).map_err(at(&partial))?;
     let path = partial.join(RECORDS_FILE);
-    let records = match State::of(&data_dir).await? {
+    let records = match State::locked(&data_dir).await? {
         State::Running(node) => {
             let file = tokio::fs::File::create(&path).await.map_err(at(&path))?;
             node.backup(file).await?

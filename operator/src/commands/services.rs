@@ -30,7 +30,7 @@ struct RequestLine {
 pub(super) async fn requests(source: &impl Source, output: &Output) -> Result<(), CommandError> {
     let config = Config::read(source)?;
     let hands = Hands::new(source).await?;
-    let state = State::of(&config.data_dir).await?.node_state().await?;
+    let state = State::of(source).await?.node_state().await?;
     let payment = payment(&hands.chain, &config.offer).await?;
     let mut lines = Vec::new();
     for OpenRequest { id, requester, ttl_s } in open_requests(&hands).await? {

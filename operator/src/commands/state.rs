@@ -13,11 +13,12 @@ use serde_json::json;
 use super::chain::Hands;
 use super::{CommandError, Output};
 use crate::admin::{CallLine, CallsQuery, Node, NodeState, SandboxLine, calls_of, sandboxes_of};
+use crate::chain::key;
 use crate::config::{self, Config};
 use crate::docker::{FoundContainer, Survey};
 use crate::limits::DRAIN_PAUSE;
 use crate::places::Places;
-use crate::records::{Records, RecordsGuard};
+use crate::records::{Records, RecordsGuard, Vault};
 
 /// How to drain.
 #[derive(Debug, clap::Args)]
@@ -48,12 +49,22 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Of the node with this state directory.
-    pub(super) async fn of(data_dir: &Path) -> Result<Self, CommandError> {
+    /// Of the node that `source` sets up.
+    pub(super) async fn of(source: &impl Source) -> Result<Self, CommandError> {
+        Self::with(&config::data_dir(source)?, || Ok(Vault::of(&key::load(&config::read_keystore(source)?)?))).await
+    }
+
+    /// Of the node with this state directory, for who copies the records and reads none: it takes no key.
+    pub(super) async fn locked(data_dir: &Path) -> Result<Self, CommandError> {
+        Self::with(data_dir, || Ok(Vault::locked())).await
+    }
+
+    /// A running node needs no key of ours.
+    async fn with(data_dir: &Path, vault: impl FnOnce() -> Result<Vault, CommandError>) -> Result<Self, CommandError> {
         if let Some(node) = Node::running(data_dir).await? {
             return Ok(Self::Running(node));
         }
-        let (records, guard) = Records::open(data_dir)?;
+        let (records, guard) = Records::open_with(data_dir, vault()?)?;
         Ok(Self::Stopped(records, guard))
     }
 
@@ -75,7 +86,7 @@ impl State {
 
 /// Lists the sandboxes.
 pub(super) async fn sandboxes(source: &impl Source, output: &Output) -> Result<(), CommandError> {
-    let sandboxes = State::of(&config::data_dir(source)?).await?.sandboxes().await?;
+    let sandboxes = State::of(source).await?.sandboxes().await?;
     output.list(&sandboxes, "no sandboxes", |sandbox| {
         let SandboxLine { id, phase, owner, image, cpu_cores, memory_mb, disk_gb, .. } = sandbox;
         let end = sandbox.expires_at_block.map_or("its service's end".to_owned(), |block| format!("block {block}"));
@@ -85,7 +96,7 @@ pub(super) async fn sandboxes(source: &impl Source, output: &Output) -> Result<(
 
 /// Lists the calls.
 pub(super) async fn calls(source: &impl Source, open: bool, output: &Output) -> Result<(), CommandError> {
-    let calls: Vec<CallLine> = match State::of(&config::data_dir(source)?).await? {
+    let calls: Vec<CallLine> = match State::of(source).await? {
         State::Running(node) => node.calls(CallsQuery { open }).await?,
         State::Stopped(records, _guard) => calls_of(&records, open)?,
     };
@@ -97,9 +108,8 @@ pub(super) async fn calls(source: &impl Source, open: bool, output: &Output) -> 
 
 /// Takes nothing new, or takes new work again.
 pub(super) async fn drain(source: &impl Source, args: DrainArgs, output: &Output) -> Result<(), CommandError> {
-    let data_dir = config::data_dir(source)?;
     let drain = !args.end;
-    let (transaction, mut state) = match State::of(&data_dir).await? {
+    let (transaction, mut state) = match State::of(source).await? {
         State::Running(node) => {
             let drained = node.drain(drain).await?;
             let mut state = drained.state;
@@ -153,7 +163,7 @@ struct Adopted {
 /// Compares containers with records.
 pub(super) async fn adopt(source: &impl Source, output: &Output) -> Result<(), CommandError> {
     let config = Config::read(source)?;
-    let state = State::of(&config.data_dir).await?;
+    let state = State::of(source).await?;
     let places = Places::new(&config.run_dir, config.chain.core, state.node_state().await?.state_id);
     let tag = places.map(|places| places.tag().to_owned()).map_err(crate::app::NodeError::from)?;
     let known = match &state {

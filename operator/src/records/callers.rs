@@ -4,7 +4,7 @@ use alloy::primitives::Address;
 use sandbox_protocol::CallKey;
 
 use super::writer::Write;
-use super::{CALLS, CallRecord, Records, RecordsError, decode, indexed};
+use super::{CALLS, CallRecord, Records, RecordsError, indexed};
 
 /// Index of the calls by caller, then by block, and then as the calls themselves.
 const CALLERS: &[u8] = b"caller/";
@@ -85,9 +85,9 @@ impl Records {
         if self.tree.contains_key(INDEXED_KEY).map_err(RecordsError::Read)? {
             return Ok(());
         }
-        for call in self.tree.scan_prefix(CALLS).values() {
-            let call = call.map_err(RecordsError::Read)?;
-            match decode::<CallRecord>(&call) {
+        for entry in self.tree.scan_prefix(CALLS) {
+            let (key, call) = entry.map_err(RecordsError::Read)?;
+            match self.vault.decode::<CallRecord>(&key, &call) {
                 Ok(call) => drop(self.tree.insert(caller_key(&call), &[]).map_err(RecordsError::Write)?),
                 Err(error) => tracing::error!(error = %crate::error_chain(&error), "a call is passed over"),
             }

@@ -1,7 +1,7 @@
 //! A consistent copy of the records, and records made from one.
 //!
 //! The writing thread makes the copy between two groups, so it is what a restart at that instant would have found. A line
-//! per record: key and value in hex.
+//! per record: key and value in hex. What is sealed stays so: it takes no key to copy it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Seek as _, Write as _};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tokio::sync::oneshot;
 
-use super::{Records, RecordsError, STORE_DIR, VERSION_KEY, Write};
+use super::{Records, RecordsError, STORE_DIR, VERSION_KEY, Vault, Write};
 
 /// Set for good where the records came from a copy.
 const RESTORED_KEY: &[u8] = b"restored";
@@ -46,7 +46,7 @@ impl Records {
         if dir.join(STORE_DIR).exists() {
             return Err(RecordsError::InTheWay { dir: dir.into() });
         }
-        let (records, _guard) = Self::open(dir)?;
+        let (records, _guard) = Self::open_with(dir, Vault::locked())?;
         records.write_now(VERSION_KEY, &HALF_RESTORED)?;
         let mut version = None;
         let mut count = 0;

@@ -8,7 +8,7 @@ use sandbox_fleet::sandbox::Sandbox;
 use sandbox_protocol::{CallKey, SandboxId};
 
 use super::writer::Write;
-use super::{OPEN, Records, RecordsError, decode, indexed, sandbox_key};
+use super::{OPEN, Records, RecordsError, indexed, sandbox_key};
 use crate::limits::PRUNE_STEP_MAX;
 
 /// Index of the sandboxes at their end, by the time of it.
@@ -92,8 +92,7 @@ impl Records {
 
     /// Its id may stand for another one since.
     fn is_ended(&self, id: SandboxId) -> Result<bool, RecordsError> {
-        let found = self.tree.get(sandbox_key(id)).map_err(RecordsError::Read)?;
-        let sandbox: Option<Sandbox> = found.map(|value| decode(&value)).transpose()?;
+        let sandbox: Option<Sandbox> = self.read(&sandbox_key(id))?;
         Ok(sandbox.is_some_and(|sandbox| sandbox.phase.is_final()))
     }
 }

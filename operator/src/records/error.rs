@@ -40,6 +40,21 @@ pub(crate) enum RecordsError {
         /// Who asks for it.
         given: String,
     },
+    /// The key is not the one by which the records are sealed.
+    #[error("the state directory belongs to {found}, and its records do not open with the key of this keystore")]
+    WrongKey {
+        /// Whose it is.
+        found: String,
+    },
+    /// A value was to be sealed or opened without a key.
+    #[error("the records are sealed, and were opened without the operator's key")]
+    Locked,
+    /// A value is too long to be sealed.
+    #[error("a record cannot be sealed")]
+    Seal,
+    /// A sealed value is not what was sealed under its key.
+    #[error("a record does not open: it was sealed with another key, or changed, or moved from its place")]
+    Unseal,
     /// A read failed.
     #[error("cannot read a record")]
     Read(#[source] sled::Error),

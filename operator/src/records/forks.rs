@@ -22,7 +22,7 @@ const SUSPECTS: &[u8] = b"suspect/";
 /// Calls whose receipt is on chain, by the block of the receipt and then as the calls themselves.
 const SETTLED: &[u8] = b"settled/";
 /// Calls that were begun and then taken back, by block, id and inputs.
-const FORMER: &[u8] = b"former/";
+pub(super) const FORMER: &[u8] = b"former/";
 /// Ids under which something is to be undone before they are used again.
 const UNDO: &[u8] = b"undo/";
 
@@ -296,7 +296,9 @@ impl Records {
             }
         };
         let kept = CallRecord { progress, ..call.clone() };
-        write.batch.insert(former_key(&kept), encode(&kept)?);
+        let key = former_key(&kept);
+        let value = self.encode(&key, &kept)?;
+        write.batch.insert(key, value);
         Ok(())
     }
 
@@ -304,7 +306,7 @@ impl Records {
     fn former(&self, write: &mut Write, call: &CallRecord) -> Result<Option<CallRecord>, RecordsError> {
         for entry in self.tree.scan_prefix(FORMER) {
             let (key, value) = entry.map_err(RecordsError::Read)?;
-            let former: CallRecord = decode(&value)?;
+            let former: CallRecord = self.vault.decode(&key, &value)?;
             if former.is_same(call) {
                 write.batch.remove(key);
                 return Ok(Some(CallRecord { block: call.block, ..former }));

@@ -20,6 +20,9 @@ mod sweeps;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod vault;
+#[cfg(test)]
+mod vault_tests;
 mod writer;
 
 use std::fs::File;
@@ -36,6 +39,7 @@ use sandbox_fleet::sandbox::Sandbox;
 use sandbox_protocol::{CallKey, FailureCode, SandboxId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sled::IVec;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -50,13 +54,14 @@ pub(crate) use events::{EventRecord, now_ms, reason};
 use forks::GivenUp;
 pub(crate) use moves::MovePlace;
 pub(crate) use tokens::TokenRecord;
+pub(crate) use vault::Vault;
 use writer::{Committer, Write, Writer, WriterThread};
 
 use crate::failpoint::Failpoint;
 use crate::limits::{DIRECTORY_LOCK_PAUSE, DIRECTORY_LOCK_TIMEOUT, EVENTS_MAX, FINAL_CALLS_MAX, PRUNE_STEP_MAX};
 
 /// Layout of keys and values; another one is refused rather than misread.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const VERSION_KEY: &[u8] = b"version";
 /// The store, in the state directory.
 const STORE_DIR: &str = "records";
@@ -78,6 +83,7 @@ const SANDBOXES: &[u8] = b"sandbox/";
 #[derive(Clone)]
 pub(crate) struct Records {
     tree: sled::Tree,
+    vault: Vault,
     disk: Arc<Disk>,
     writer: Writer,
     changes: Changes,
@@ -100,25 +106,36 @@ pub(crate) struct RecordsGuard {
 }
 
 impl Records {
-    /// Opens the records in `dir`, which is made where it does not exist.
-    pub(crate) fn open(dir: &Path) -> Result<(Self, RecordsGuard), RecordsError> {
-        Self::open_mortal(dir, Failpoint::default())
+    /// Opens the records in `dir`, which is made where it does not exist. With a locked vault they can be copied.
+    pub(crate) fn open_with(dir: &Path, vault: Vault) -> Result<(Self, RecordsGuard), RecordsError> {
+        Self::open_mortal(dir, vault, Failpoint::default())
     }
 
     /// The same, to die at a commit where that is asked for.
-    pub(crate) fn open_mortal(dir: &Path, failpoint: Failpoint) -> Result<(Self, RecordsGuard), RecordsError> {
-        Self::open_as(dir, (FINAL_CALLS_MAX, EVENTS_MAX, ENDED_SANDBOXES_MAX), failpoint)
+    pub(crate) fn open_mortal(
+        dir: &Path,
+        vault: Vault,
+        failpoint: Failpoint,
+    ) -> Result<(Self, RecordsGuard), RecordsError> {
+        Self::open_as(dir, (FINAL_CALLS_MAX, EVENTS_MAX, ENDED_SANDBOXES_MAX), vault, failpoint)
+    }
+
+    /// The same, with a key of tests.
+    #[cfg(test)]
+    pub(crate) fn open(dir: &Path) -> Result<(Self, RecordsGuard), RecordsError> {
+        Self::open_with(dir, vault_tests::vault(1))
     }
 
     /// The same, to keep other numbers of calls at their end, of events, and of sandboxes at their end.
     #[cfg(test)]
     fn open_keeping(dir: &Path, keep: (usize, u64, usize)) -> Result<(Self, RecordsGuard), RecordsError> {
-        Self::open_as(dir, keep, Failpoint::default())
+        Self::open_as(dir, keep, vault_tests::vault(1), Failpoint::default())
     }
 
     fn open_as(
         dir: &Path,
         (finals_max, events_max, ended_max): (usize, u64, usize),
+        vault: Vault,
         failpoint: Failpoint,
     ) -> Result<(Self, RecordsGuard), RecordsError> {
         std::fs::create_dir_all(dir).map_err(|source| RecordsError::Directory { dir: dir.into(), source })?;
@@ -143,6 +160,7 @@ impl Records {
         let (given_up, ended) = (GivenUp::default(), Ended::new(ended_max));
         let records = Self {
             tree,
+            vault,
             disk,
             writer,
             changes,
@@ -155,18 +173,22 @@ impl Records {
             ended,
         };
         records.check_version()?;
-        records.index_callers()?;
-        records.index_ended()?;
+        if !records.vault.is_locked() {
+            records.check_key()?;
+            records.index_callers()?;
+            records.index_ended()?;
+        }
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }
 
     /// Binds the directory to `owner` (operator, chain and contracts) at the first start, and checks it at every other.
     pub(crate) fn bind(&self, owner: &str) -> Result<(), RecordsError> {
         match self.read::<String>(OWNER_KEY)? {
-            Some(found) if found == owner => Ok(()),
-            Some(found) => Err(RecordsError::Foreign { found, given: owner.to_owned() }),
-            None => self.write_now(OWNER_KEY, &owner),
+            Some(found) if found == owner => {}
+            Some(found) => return Err(RecordsError::Foreign { found, given: owner.to_owned() }),
+            None => self.write_now(OWNER_KEY, &owner)?,
         }
+        self.bind_key()
     }
 
     /// A random number that names this state, and what belongs to it outside the directory, for good.
@@ -207,7 +229,7 @@ impl Records {
 
     /// Replaces what is known of a call, unless the chain has taken that call back; whether it has not.
     pub(crate) async fn put_call(&self, call: &CallRecord) -> Result<bool, RecordsError> {
-        let value = encode(call)?;
+        let value = self.encode(&indexed(CALLS, call.key), call)?;
         let place = self.writer.place().await?;
         let written = {
             let given_up = self.given_up.lock();
@@ -234,7 +256,7 @@ impl Records {
             let call = [CALLS, key.get(index.len()..).unwrap_or_default()].concat();
             match self.read(&call).and_then(|call| call.ok_or(RecordsError::Missing)) {
                 Ok(call) => calls.push(call),
-                Err(error @ (RecordsError::Encoding(_) | RecordsError::Missing)) => {
+                Err(error @ (RecordsError::Encoding(_) | RecordsError::Unseal | RecordsError::Missing)) => {
                     let key = hex::encode(&call);
                     tracing::error!(key, error = %crate::error_chain(&error), "an open call is passed over");
                 }
@@ -246,13 +268,12 @@ impl Records {
 
     /// The calls of the highest services and numbers, at most so many, from the highest down.
     pub(crate) fn latest_calls(&self, count_max: usize) -> Result<Vec<CallRecord>, RecordsError> {
-        let calls = self.tree.scan_prefix(CALLS).values().rev().take(count_max);
-        calls.map(|value| decode(&value.map_err(RecordsError::Read)?)).collect()
+        self.tree.scan_prefix(CALLS).rev().take(count_max).map(|call| self.decode(call)).collect()
     }
 
     /// Every sandbox that is remembered.
     pub(crate) fn sandboxes(&self) -> Result<Vec<Sandbox>, RecordsError> {
-        self.tree.scan_prefix(SANDBOXES).values().map(|value| decode(&value.map_err(RecordsError::Read)?)).collect()
+        self.tree.scan_prefix(SANDBOXES).map(|sandbox| self.decode(sandbox)).collect()
     }
 
     /// Tells when something of this call has come onto the disk.
@@ -281,7 +302,8 @@ impl Records {
         match self.read(VERSION_KEY)? {
             Some(VERSION) => Ok(()),
             // What version 1 had not is filled in when it is read; a sandbox's container is inspected again at every start.
-            Some(1) => self.write_now(VERSION_KEY, &VERSION),
+            // What stood unsealed before version 3 is sealed when it is next written.
+            Some(1 | 2) => self.write_now(VERSION_KEY, &VERSION),
             Some(found) => Err(RecordsError::Version { found, known: VERSION }),
             None => self.write_now(VERSION_KEY, &VERSION),
         }
@@ -290,12 +312,12 @@ impl Records {
     /// For what is written once, before the work begins.
     fn write_now(&self, key: &[u8], value: &impl Serialize) -> Result<(), RecordsError> {
         let _step = self.failpoint.step(COMMIT, "a fact");
-        self.tree.insert(key, encode(value)?).map_err(RecordsError::Write)?;
+        self.tree.insert(key, self.encode(key, value)?).map_err(RecordsError::Write)?;
         self.disk.sync()
     }
 
     fn put(&self, write: &mut Write, call: &CallRecord) -> Result<(), RecordsError> {
-        self.put_encoded(write, call, encode(call)?)
+        self.put_encoded(write, call, self.encode(&indexed(CALLS, call.key), call)?)
     }
 
     fn put_encoded(&self, write: &mut Write, call: &CallRecord, value: Vec<u8>) -> Result<(), RecordsError> {
@@ -338,7 +360,7 @@ impl Records {
         Self::remove_index(write, old);
         Self::index(write, new);
         write.batch.insert(indexed(OPEN, new.key), &[]);
-        self.put_record(write, new, encode(new)?)
+        self.put_record(write, new, self.encode(&indexed(CALLS, new.key), new)?)
     }
 
     /// Removes a few of the oldest calls at their end beyond those that are kept; returns how many.
@@ -358,7 +380,18 @@ impl Records {
     }
 
     fn read<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, RecordsError> {
-        self.tree.get(key).map_err(RecordsError::Read)?.map(|value| decode(&value)).transpose()
+        self.tree.get(key).map_err(RecordsError::Read)?.map(|value| self.vault.decode(key, &value)).transpose()
+    }
+
+    /// What is stored of `value` under `key`; the one way for what may be secret.
+    fn encode<T: Serialize>(&self, key: &[u8], value: &T) -> Result<Vec<u8>, RecordsError> {
+        self.vault.encode(key, value)
+    }
+
+    /// The value of an entry.
+    fn decode<T: DeserializeOwned>(&self, entry: sled::Result<(IVec, IVec)>) -> Result<T, RecordsError> {
+        let (key, value) = entry.map_err(RecordsError::Read)?;
+        self.vault.decode(&key, &value)
     }
 }
 
@@ -367,9 +400,11 @@ impl Sandboxes for Records {
     async fn save(&self, sandbox: &Sandbox) -> Result<(), PortError> {
         let saved = async {
             let mut write = Write::default();
-            let before: Option<Sandbox> = self.read(&sandbox_key(sandbox.id))?;
+            let key = sandbox_key(sandbox.id);
+            let before: Option<Sandbox> = self.read(&key)?;
             write.events.extend(events::difference(before.as_ref(), sandbox));
-            write.batch.insert(sandbox_key(sandbox.id), encode(sandbox)?);
+            let value = self.encode(&key, sandbox)?;
+            write.batch.insert(key, value);
             write.what = sandbox.phase.name();
             if sandbox.phase.is_final() && before.is_none_or(|before| !before.phase.is_final()) {
                 self.end(&mut write, sandbox.id)?;

@@ -1,14 +1,14 @@
 //! Moves of negotiations that are through, until their call is answered: nobody argues about them twice.
 
-use alloy::primitives::{B256, Bytes};
+use alloy::primitives::B256;
 use sandbox_fleet::negotiation::Finished;
 use sandbox_protocol::CallKey;
 
 use super::writer::Write;
-use super::{CallRecord, Records, RecordsError, decode, encode, indexed};
+use super::{CallRecord, Records, RecordsError, indexed};
 
 /// Moves by call, its inputs, and their places among the moves.
-const MOVES: &[u8] = b"move/";
+pub(super) const MOVES: &[u8] = b"move/";
 
 /// Which move: another call that comes to have the same id has other inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,14 +30,14 @@ impl MovePlace {
 impl Records {
     /// What came of a move, if it is through.
     pub(crate) fn finished_move(&self, place: MovePlace) -> Result<Option<Finished>, RecordsError> {
-        let kept: Option<Bytes> = self.read(&place.key())?;
-        kept.map(|kept| decode(&kept)).transpose()
+        self.read(&place.key())
     }
 
-    /// Writes down what came of a move. As calls' responses are, it is kept in hexadecimal digits.
+    /// Writes down what came of a move.
     pub(crate) async fn finish_move(&self, place: MovePlace, finished: &Finished) -> Result<(), RecordsError> {
         let mut write = Write { what: "a move", ..Write::default() };
-        write.batch.insert(place.key(), encode(&Bytes::from(encode(finished)?))?);
+        let (key, value) = (place.key(), self.encode(&place.key(), finished)?);
+        write.batch.insert(key, value);
         self.writer.write(write).await
     }
 

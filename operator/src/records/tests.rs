@@ -263,8 +263,8 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn the_layout_of_a_call_is_that_of_version_2() {
-    assert_eq!(VERSION, 2);
+fn the_layout_of_a_call_is_that_of_version_3() {
+    assert_eq!(VERSION, 3);
     let settled = Progress::Settled { answer: answer(vec![1, 2]), transaction: Some(B256::repeat_byte(13)) };
     check_layout(&CallRecord { progress: settled, ..call(2) }, SETTLED_CALL);
     check_layout(&Progress::Seen, r#""seen""#);
@@ -275,7 +275,7 @@ fn the_layout_of_a_call_is_that_of_version_2() {
     check_layout(&Progress::Dropped { reason: "late".into() }, r#"{"dropped":{"reason":"late"}}"#);
 }
 
-fn running_sandbox() -> Sandbox {
+pub(super) fn running_sandbox() -> Sandbox {
     let token = SidecarToken::new(B256::repeat_byte(5));
     let instance =
         Instance { runtime: "runc".into(), image_digest: "sha256:00".into(), vessel: "sbx-1-2-3-x".into(), token };
@@ -316,8 +316,8 @@ fn a_sandbox_of_version_1_is_read_by_what_it_has() {
 }
 
 #[test]
-fn the_layout_of_a_sandbox_is_that_of_version_2() {
-    assert_eq!(VERSION, 2);
+fn the_layout_of_a_sandbox_is_that_of_version_3() {
+    assert_eq!(VERSION, 3);
     check_layout(&running_sandbox(), RUNNING_SANDBOX);
     let rest = Rest { instance: Instance::default(), reason: StopReason::Idle, failed_resumes: 1, failure: None };
     check_layout(&Phase::Stopped(rest), STOPPED);
@@ -339,7 +339,7 @@ const SSH_KEYS: &str = r#"[{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBA
 "expires_at_block":7,
 "admitted_by":"0x0101010101010101010101010101010101010101"}]"#;
 
-const SETTLED_CALL: &str = r#"{"key":{"service":1,
+pub(super) const SETTLED_CALL: &str = r#"{"key":{"service":1,
 "call":2},
 "job":0,
 "caller":"0x0101010101010101010101010101010101010101",
@@ -371,7 +371,7 @@ const SETTLED_CALL: &str = r#"{"key":{"service":1,
 "v":"0x1"}}},
 "transaction":"0x0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d"}}}"#;
 
-const OLD_SANDBOX: &str = r#"{"id":"sbx-1-2-3",
+pub(super) const OLD_SANDBOX: &str = r#"{"id":"sbx-1-2-3",
 "owner":"0x0101010101010101010101010101010101010101",
 "spec":{"resources":{"cpu_cores":1,
 "memory_mb":2,

@@ -15,7 +15,7 @@ use super::changes::Changes;
 use super::copy::CopyOrder;
 use super::disk::Disk;
 use super::events::{EventLog, Happened};
-use super::{COMMIT, RecordsError};
+use super::{COMMIT, RecordsError, vault};
 use crate::failpoint::Failpoint;
 use crate::limits::{WRITE_GROUP_MAX, WRITE_QUEUE_MAX};
 
@@ -39,7 +39,9 @@ pub(super) struct Batch(Vec<(IVec, Option<IVec>)>);
 
 impl Batch {
     pub(super) fn insert(&mut self, key: impl Into<IVec>, value: impl Into<IVec>) {
-        self.0.push((key.into(), Some(value.into())));
+        let (key, value) = (key.into(), value.into());
+        debug_assert!(vault::is_fit(&key, &value), "a secret is not sealed");
+        self.0.push((key, Some(value)));
     }
 
     pub(super) fn remove(&mut self, key: impl Into<IVec>) {
