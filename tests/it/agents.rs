@@ -25,8 +25,9 @@ struct Studio {
 impl Studio {
     async fn new(script: Script) -> Result<Self> {
         let provider = Provider::start(script).await?;
-        let world =
-            World::with(|node| models::offer(node, &provider).expect("a node's directory can be written")).await?;
+        let mut offered = Ok(());
+        let world = World::with(|node| offered = models::offer(node, &provider)).await?;
+        offered?;
         Ok(Self { world, provider })
     }
 

@@ -39,7 +39,10 @@ impl Proxy {
         let socket = self.places.run_dir().join(format!("{:016x}.sock", rand::random::<u64>()));
         self.egress.open(key.clone(), socket.clone(), rules(rules_text)?).map_err(|error| shut(&error))?;
         let proxy = self.clone();
-        let back = move || drop(proxy.egress.close(&key));
+        let back = move || {
+            let used = proxy.egress.close(&key);
+            tracing::debug!(?used, key, "the proxy is not lent any more");
+        };
         Lent::open(socket, back).await.map_err(|error| shut(&error))
     }
 
