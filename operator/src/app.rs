@@ -1,19 +1,15 @@
 //! The one place that wires: builds every part, hands each what it needs, and ends them in order.
 
-use std::convert::Infallible;
+mod runner;
+
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
 use async_trait::async_trait;
-use blueprint_sdk::JobCall;
-use blueprint_sdk::runner::BlueprintRunner;
-use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
+use blueprint_sdk::runner::config::BlueprintEnvironment;
 use blueprint_sdk::runner::error::RunnerError;
-use blueprint_sdk::runner::tangle::config::TangleProtocolSettings;
-use blueprint_sdk::tangle::extract::{CallId, ServiceId};
-use futures::StreamExt as _;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::ports::Sidecars;
 use sandbox_fleet::sandbox::Sandbox;
@@ -25,6 +21,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::runner::environment;
+pub(crate) use self::runner::runner;
 use crate::api::{self, Api, Door, NoHost, QuoteParts, TlsError};
 use crate::chain::admittance::Admittance;
 use crate::chain::approvals::Approvals;
@@ -44,7 +42,7 @@ use crate::config::Config;
 use crate::debates::OwnProcess;
 use crate::docker::{Census, DiskError, Disks, DockerContainers, Upkeep};
 use crate::intake::Intake;
-use crate::jobs::{self, Desk, DeskParts, Fence, JobQueue, Ticket};
+use crate::jobs::{Desk, DeskParts, Fence, JobQueue};
 use crate::limits::{
     FEE_BUMP_AFTER, FINISH_TIMEOUT, HEAD_AGE_S_MAX, MINED_WITHIN, POOL_EMPTY_TIMEOUT, TRANSACTION_GAS_MAX,
 };
@@ -196,13 +194,7 @@ impl Node {
         let proxy = Arc::new(Proxy::new(&config.outside, places)?);
         let in_process = Arc::new(OwnProcess::new(proxy.clone(), config.data_dir.clone(), &config.agents.settings));
         let snapshots = Arc::new(Stores::new(&config.outside, sidecars.clone())?);
-        let ports = Ports {
-            containers: containers.clone(),
-            sidecars: sidecars.clone(),
-            egress: proxy.clone(),
-            snapshots: snapshots.clone(),
-            sandboxes: Arc::new(records.clone()),
-        };
+        let ports = ports(&containers, &sidecars, &proxy, &snapshots, &records);
         let (fleet, keeping) = keep(config.offer.capacity, ports, &records)?;
         let upkeep = keep_host(containers.clone(), (&fleet, &records), sidecars.clone(), config.offer.capacity);
         let records_failed = records.failed();
@@ -296,6 +288,23 @@ fn bind(records: &Records, chain: &Chain, me: Address) -> Result<(), RecordsErro
     Ok(())
 }
 
+/// How the fleet acts.
+fn ports(
+    containers: &Arc<DockerContainers>,
+    sidecars: &Arc<SocketSidecars>,
+    proxy: &Arc<Proxy>,
+    snapshots: &Arc<Stores>,
+    records: &Records,
+) -> Ports {
+    Ports {
+        containers: containers.clone(),
+        sidecars: sidecars.clone(),
+        egress: proxy.clone(),
+        snapshots: snapshots.clone(),
+        sandboxes: Arc::new(records.clone()),
+    }
+}
+
 /// Starts the sandbox keeper where a former life left it.
 fn keep(capacity: Capacity, ports: Ports, records: &Records) -> Result<(Fleet, Keeping), RecordsError> {
     let (keeper, fleet) = Keeper::new(capacity, ports);
@@ -385,31 +394,6 @@ fn fence(config: &Config, chain: &Chain, me: Address, looks: watch::Receiver<Loo
     Fence { duty: Duty::new(chain.clone(), me, looks.clone()), looks, head_age_s_max }
 }
 
-/// The stock runner between the queue and the outbox.
-pub(crate) fn runner(
-    env: BlueprintEnvironment,
-    queue: &JobQueue,
-    desk: Arc<Desk>,
-    outbox: Outbox,
-) -> impl Future<Output = Result<(), RunnerError>> + use<> {
-    let calls = queue.stream().map(|ticket| Ok::<_, Infallible>(job_call(&ticket)));
-    let runner = BlueprintRunner::builder(Unregistered, env).router(jobs::router(desk));
-    runner.producer(Box::pin(calls)).consumer(outbox).run()
-}
-
-/// The runner neither registers nor exits after it: that is done before it starts.
-struct Unregistered;
-
-impl blueprint_sdk::runner::BlueprintConfig for Unregistered {
-    async fn requires_registration(&self, _: &BlueprintEnvironment) -> Result<bool, RunnerError> {
-        Ok(false)
-    }
-
-    fn should_exit_after_registration(&self) -> bool {
-        false
-    }
-}
-
 /// Waits for the engine: one that is down is no reason to end.
 async fn containers(config: &Config, places: &Places) -> Result<Arc<DockerContainers>, DiskError> {
     let failpoint = config.failpoint.clone();
@@ -469,31 +453,4 @@ fn account(config: &Config, chain: &Chain, key: &PrivateKeySigner) -> Account {
     let patience = Patience { bump_after: FEE_BUMP_AFTER, fee_max: config.chain.fee_max };
     let account = Account::new(chain.clone(), key.clone()).mined_within(MINED_WITHIN);
     account.manner(Nonces::Heal, patience, Some(TRANSACTION_GAS_MAX))
-}
-
-/// What the SDK's runner wants to know. Without the Blueprint Manager's socket it must not look for the manager, which is
-/// what it calls test mode.
-fn environment(config: &Config, chain: &Chain) -> BlueprintEnvironment {
-    let deployment = chain.deployment();
-    let mut env = BlueprintEnvironment::default();
-    env.http_rpc_endpoint = deployment.rpc_url.clone();
-    env.keystore_uri = config.keystore.uri.clone();
-    env.data_dir = config.data_dir.clone();
-    env.bridge_socket_path = config.bridge_socket.clone();
-    env.test_mode = config.bridge_socket.is_none();
-    env.protocol_settings = ProtocolSettings::Tangle(TangleProtocolSettings {
-        blueprint_id: deployment.blueprint_id,
-        service_id: config.chain.service,
-        tangle_contract: deployment.core,
-        ..TangleProtocolSettings::default()
-    });
-    env
-}
-
-/// A recorded call in the SDK's form. The inputs stay in the record, which is what handlers read.
-fn job_call(ticket: &Ticket) -> JobCall {
-    let mut call = JobCall::new(ticket.job, bytes::Bytes::new());
-    call.metadata_mut().insert(CallId::METADATA_KEY, ticket.key.call);
-    call.metadata_mut().insert(ServiceId::METADATA_KEY, ticket.key.service);
-    call
 }
