@@ -75,6 +75,8 @@ pub async fn serve(listener: TcpListener, proxy: PathBuf, stop: CancellationToke
 }
 
 async fn connect(mut client: TcpStream, proxy: &PathBuf) -> io::Result<()> {
+    // Answers come in pieces, and none of them is to wait until the one before it was acknowledged.
+    client.set_nodelay(true)?;
     match timeout(EGRESS_CONNECT_MAX, UnixStream::connect(proxy)).await {
         Ok(Ok(mut proxy)) => {
             copy_bidirectional_with_sizes(&mut client, &mut proxy, EGRESS_BUFFER_BYTES, EGRESS_BUFFER_BYTES)
