@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use sandbox_protocol::CallKey;
 use sandbox_protocol::agent::negotiation::NegotiationResult;
 use sandbox_tests::engine;
+use sandbox_tests::ground::CUSTOMER;
 use sandbox_tests::models::{self, KEY};
 use sandbox_tests::wait::until;
 use scripted_provider::{Provider, Reply, Script};
@@ -79,6 +81,37 @@ async fn a_task_works_in_the_sandbox_and_a_session_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// Who tells a stranger of these words: files of the operator's records, its log, the calls on chain.
+async fn tellers(studio: &Studio, words: &str) -> Result<Vec<String>> {
+    let holds = |bytes: &[u8]| bytes.windows(words.len()).any(|window| window == words.as_bytes());
+    let mut told = Vec::new();
+    let (disks, mut left) = (studio.world.node.disks_dir(), vec![studio.world.node.dir().join("data")]);
+    while let Some(path) = left.pop() {
+        if path == disks {
+            continue;
+        }
+        if path.is_dir() {
+            left.extend(
+                std::fs::read_dir(&path)?
+                    .map(|entry| entry.map(|entry| entry.path()))
+                    .collect::<Result<Vec<_>, _>>()?,
+            );
+        } else if path.is_file() && holds(&std::fs::read(&path)?) {
+            told.push(path.display().to_string());
+        }
+    }
+    if studio.world.node.log().contains(words) {
+        told.push("the log".to_owned());
+    }
+    let chain = studio.world.ground.account(CUSTOMER).await?.chain().clone();
+    for call in 0..2 {
+        let key = CallKey { service: studio.world.service, call };
+        let inputs = chain.submission(key).await?.context("no such call")?.inputs;
+        told.extend(holds(&inputs).then(|| format!("the inputs of call {call}")));
+    }
+    Ok(told)
+}
+
 fn moves(studio: &Studio, count: usize) -> Result<String> {
     let content = |number: usize| format!("Move {number}: buy the competitor of the steppe wolf.");
     let moves: Vec<_> =
@@ -111,6 +144,7 @@ async fn moves_are_argued_about_each_in_a_sandbox_of_its_own_that_is_gone_afterw
     assert!(result.isolation.values().all(|isolation| isolation == "runc"), "{:?}", result.isolation);
     assert!(result.conversation_logs.iter().all(|logs| logs.i1.len() == 4 && logs.i3.len() == 4));
     ensure!(std::fs::read_to_string(self::out(&studio).join("report.md"))?.contains("ACME"));
+    assert_eq!(tellers(&studio, "steppe wolf").await?, Vec::<String>::new());
     let run_dir = studio.world.node.run_dir();
     until("the moves' sandboxes are gone", BOUND, async || {
         (engine::containers(&run_dir).ok()?.len() == 1).then_some(())
