@@ -18,6 +18,8 @@ pub const CONNECTION_BOUNDS: Bounds = Bounds {
 pub const EVENTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Time in which what is no longer wanted ends, before it is left behind.
 pub const END_GRACE: Duration = Duration::from_secs(10);
+/// Time for which a process waits for the one before it; the sidecar waits longer for both.
+pub const ALONE_MAX: Duration = Duration::from_secs(8);
 /// Time in which runs end when the process does.
 pub const STOP_MAX: Duration = Duration::from_secs(5);
 /// Bytes kept of each of stdout and stderr of a program.

@@ -1,6 +1,8 @@
 //! The process's life: read what it is told, take up what was left, serve, stop when its sidecar is gone.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use sandbox_agentd::config::Config;
 use sandbox_agentd::debates::Debates;
 use sandbox_agentd::hands::Sidecar;
 use sandbox_agentd::http::doorway;
-use sandbox_agentd::limits::STOP_MAX;
+use sandbox_agentd::limits::{ALONE_MAX, STOP_MAX};
 use sandbox_agentd::native::{self, Native};
 use sandbox_agentd::runs::{Runs, Settings};
 use sandbox_process::logging::{self, Format};
@@ -20,8 +22,12 @@ use sandbox_process::signals;
 use sandbox_process::source::Environment;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixListener;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// In the storage: held by the one process that works on it.
+const LOCK: &str = "agentd.lock";
 
 fn main() -> ExitCode {
     // Its library for providers warns of every empty piece of an answer.
@@ -44,6 +50,7 @@ fn live() -> Result<()> {
 async fn serve(config: Config) -> Result<()> {
     let stop = signals::shutdown()?;
     tokio::spawn(with_sidecar(stop.clone()));
+    let _alone = alone(config.storage.join(LOCK)).await?;
     // Whatever is there was another process's, which is gone.
     match std::fs::remove_file(&config.socket) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).context("AGENTD_SOCKET"),
@@ -94,6 +101,17 @@ fn settings(config: &Config, stop: &CancellationToken) -> Result<Settings> {
         profile_default: config.profile.clone(),
         stop: stop.clone(),
     })
+}
+
+/// Waits until no other process works on this storage: one whose sidecar was killed may be about to end. The lock holds as
+/// long as the file.
+async fn alone(path: PathBuf) -> Result<File> {
+    let locking = spawn_blocking(move || {
+        let file = File::create(path)?;
+        file.lock()?;
+        Ok::<_, std::io::Error>(file)
+    });
+    timeout(ALONE_MAX, locking).await.context("another process works on this storage")??.context("STORAGE_PATH")
 }
 
 /// The sidecar holds the other end of stdin: when that is closed, it is gone.

@@ -182,9 +182,11 @@ impl Process {
             .collect()
     }
 
-    /// Waits until somebody has told so many events of a run, and gives the last of them.
+    /// Waits until somebody has begun a run and told so many events of it, and gives the last of them.
     pub(crate) async fn told(&self, id: &str, count: usize) -> RunEvent {
-        let answer = self.send(Method::GET, &format!("/runs/{id}/events"), "*/*", Vec::new()).await;
+        let path = format!("/runs/{id}/events");
+        until(async || self.get(&format!("/runs/{id}")).await.0 == StatusCode::OK).await;
+        let answer = self.send(Method::GET, &path, "*/*", Vec::new()).await;
         let (mut body, mut text) = (answer.into_body(), String::new());
         loop {
             let frame = timeout(PATIENCE, body.frame()).await.unwrap().unwrap().unwrap();
