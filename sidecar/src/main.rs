@@ -24,13 +24,14 @@ use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::files::{self, Files};
 use sandbox_sidecar::fsp::Sessions;
-use sandbox_sidecar::http::{Served, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker};
+use sandbox_sidecar::http::{Served, SocketFile, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker};
 use sandbox_sidecar::limits::{FILES_ANSWER_MAX, FILES_IDLE_MAX, STOP_MAX};
 use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::sftp;
 use sandbox_sidecar::snapshot::{self, Settings, Snapshots};
 use sandbox_sidecar::tunnel::Tunnels;
 use sandbox_sidecar::{egress, first, healthcheck};
+use tokio::net::UnixListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -133,7 +134,11 @@ async fn serve(config: Config) -> Result<()> {
     let streams = streams(&config, identity, events, &stop);
     let sessions = Sessions::new(engine.clone());
     let token = token(config.token.clone())?;
-    let agents = agents(&config, &token, &stop)?;
+    let inner = inner_door(&config);
+    let agents = match inner {
+        Some(_) => agents(&config, &token, &stop)?,
+        None => None,
+    };
     let served = Served {
         agents: agents.clone(),
         engine: engine.clone(),
@@ -144,15 +149,10 @@ async fn serve(config: Config) -> Result<()> {
     };
     let router = router(served, token);
     let doorway = doorway(router, stop.clone());
-    let _inner = match &config.storage {
-        Some(storage) => {
-            let path = agents::own_socket(storage);
-            let (listener, file) = open_socket(&path).with_context(|| format!("STORAGE_PATH={}", storage.display()))?;
-            doorway.serve(listener);
-            Some(file)
-        }
-        None => None,
-    };
+    let _inner = inner.map(|(listener, file)| {
+        doorway.serve(listener);
+        file
+    });
     let socket = match &config.doors.socket {
         Some(path) => {
             let (listener, file) = open_socket(path).with_context(|| format!("SIDECAR_SOCKET={}", path.display()))?;
@@ -224,6 +224,18 @@ fn streams(config: &Config, identity: Option<Identity>, events: Events, stop: &C
         channels: Channels::new(channels),
         events,
         upgraded: Upgraded::new(stop.clone()),
+    }
+}
+
+/// The door for who does language-model work. A sidecar whose storage cannot be used does everything else.
+fn inner_door(config: &Config) -> Option<(UnixListener, SocketFile)> {
+    let storage = config.storage.as_ref()?;
+    match open_socket(&agents::own_socket(storage)) {
+        Ok(door) => Some(door),
+        Err(error) => {
+            tracing::warn!(storage = %storage.display(), %error, "STORAGE_PATH cannot be used: there are no agents");
+            None
+        }
     }
 }
 

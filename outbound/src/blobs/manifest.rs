@@ -21,23 +21,25 @@ pub struct Expected {
     pub size_bytes: Option<u64>,
 }
 
+/// In the order in which it is written.
 #[derive(Serialize, Deserialize)]
 struct Manifest {
-    version: u32,
+    created_at: String,
     sha256: String,
     size_bytes: u64,
-    created_at: String,
+    version: u32,
 }
 
 /// The manifest of what has flowed, written down `now`.
 pub(super) fn write(flowed: &Flowed, now: SystemTime) -> Vec<u8> {
-    let manifest = serde_json::json!(Manifest {
-        version: VERSION,
+    let manifest = Manifest {
+        created_at: humantime::format_rfc3339_seconds(now).to_string(),
         sha256: hex::encode(flowed.sha256),
         size_bytes: flowed.size_bytes,
-        created_at: humantime::format_rfc3339_seconds(now).to_string(),
-    });
-    manifest.to_string().into_bytes()
+        version: VERSION,
+    };
+    // Texts and numbers always have a form in JSON.
+    serde_json::to_vec(&manifest).unwrap_or_default()
 }
 
 /// What a manifest demands.

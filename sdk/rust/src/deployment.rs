@@ -27,26 +27,26 @@ pub struct Deployment {
     pub blueprint_id: u64,
 }
 
-/// What there is of a blueprint on one chain: the content of an addresses file.
+/// What there is of a blueprint on one chain: the content of an addresses file, in its order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Addresses {
-    version: u32,
+    /// The blueprint's id in the core, once it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blueprint_id: Option<u64>,
     /// Chain id that the node must report.
     pub chain_id: u64,
-    /// HTTP endpoint of a node.
-    #[serde(with = "url_text")]
-    pub rpc_url: Url,
+    /// Whether everything was done that the deployment was asked for, prices included.
+    pub complete: bool,
     /// The Tangle core.
     pub core: Address,
     /// Our blueprint's contract, once it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<Address>,
-    /// The blueprint's id in the core, once it is there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blueprint_id: Option<u64>,
-    /// Whether everything was done that the deployment was asked for, prices included.
-    pub complete: bool,
+    /// HTTP endpoint of a node.
+    #[serde(with = "url_text")]
+    pub rpc_url: Url,
+    version: u32,
 }
 
 /// An addresses file that cannot be used.

@@ -35,7 +35,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(agents: Option<Agents>) -
 
 async fn forward(State(agents): State<Option<Agents>>, mut request: Request) -> Result<Response, ApiError> {
     let Some(agents) = agents else {
-        let message = "there are no agents here: STORAGE_PATH is not set";
+        let message = "there are no agents here: STORAGE_PATH is not set, or cannot be used";
         return Err(ApiError::new(SidecarRefusal::UnknownBackend, message));
     };
     let (mut sender, driver) = link(agents.connect().await?).await.map_err(broken_off)?;
