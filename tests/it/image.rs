@@ -132,7 +132,9 @@ fn the_full_image_is_what_its_label_and_its_bill_of_materials_say() -> Result<()
     let npm = inside(FULL_IMAGE, "npm", &["--version"])?;
     let bill: Value = serde_json::from_str(&inside(FULL_IMAGE, "cat", &[BILL])?)?;
     let components = bill["components"].as_array().context("no components")?;
-    assert_eq!(texts(components, "pkg:npm/").collect::<Vec<_>>(), [("npm", npm.as_str())]);
+    let opencode = inside(FULL_IMAGE, "opencode", &["--version"])?;
+    let expected = [("npm", npm.as_str()), ("opencode-ai", opencode.as_str())];
+    assert_eq!(texts(components, "pkg:npm/").collect::<Vec<_>>(), expected);
     Ok(())
 }
 
