@@ -260,7 +260,8 @@ impl<'a> Running<'a> {
         self.launched.child.wait().await.map(drop).map_err(|_| ExecError::Lost)
     }
 
-    /// The real cause of an end that looks like another: the kernel, too, ends who has too much memory.
+    /// The real cause of an end that looks like another: the kernel, too, ends who has too much memory, and who writes too much
+    /// may have ended by itself.
     fn cause(&self, cause: Cause, kills_before: Option<u64>) -> Cause {
         let killed = self.status.is_some_and(|status| {
             libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL
@@ -270,7 +271,12 @@ impl<'a> Running<'a> {
             Some(group) => group.kills() > 0,
             None => killed && kills_before.is_some() && kills() > kills_before,
         };
-        if cause == Cause::Exited && kernel { Cause::OutOfMemory } else { cause }
+        match cause {
+            Cause::Exited if kernel => Cause::OutOfMemory,
+            // It was gone before all that it had written was read.
+            Cause::Exited if self.execution.meter.exceeded.is_cancelled() => Cause::TooMuchOutput,
+            cause => cause,
+        }
     }
 
     fn result(&self, cause: Cause, duration: Duration) -> (Status, Ended) {

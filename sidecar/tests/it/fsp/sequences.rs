@@ -105,6 +105,19 @@ async fn too_much_output_ends_it_with_an_error_and_without_a_result() {
 }
 
 #[tokio::test]
+async fn a_program_that_is_gone_before_all_was_read_has_written_too_much_all_the_same() {
+    let sidecar = Sidecar::start();
+    let mut link = Link::open(&sidecar, "").await;
+    let limits = json!({ "limits": { "timeout_ms": 30_000, "memory_mb": 256, "max_output_bytes": 5 } });
+    for number in 0..30 {
+        let id = format!("brief-{number}");
+        link.say(&with(execute(&id, "printf 123456"), limits.clone())).await;
+        let story = link.story(&id).await;
+        assert_eq!(story.last["code"], json!("OUTPUT_LIMIT"), "{:?}", story.steps());
+    }
+}
+
+#[tokio::test]
 async fn the_end_of_the_sidecar_is_an_infrastructure_error() {
     let sidecar = Sidecar::start();
     let mut link = Link::open(&sidecar, "").await;
