@@ -24,7 +24,9 @@ use sandbox_sidecar::events::Events;
 use sandbox_sidecar::exec::{Engine, Identity};
 use sandbox_sidecar::files::{self, Files};
 use sandbox_sidecar::fsp::Sessions;
-use sandbox_sidecar::http::{Served, SocketFile, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker};
+use sandbox_sidecar::http::{
+    Served, SocketFile, Streams, Token, Upgraded, doorway, open_port, open_socket, router, worker,
+};
 use sandbox_sidecar::limits::{FILES_ANSWER_MAX, FILES_IDLE_MAX, STOP_MAX};
 use sandbox_sidecar::pty::{self, Terminals};
 use sandbox_sidecar::sftp;
