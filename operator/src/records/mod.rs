@@ -237,7 +237,7 @@ impl Records {
                 return Ok(false);
             }
             let mut write = Write::default();
-            self.put_encoded(&mut write, call, value)?;
+            self.put_encoded(&mut write, call, value).inspect_err(|error| self.heed(error))?;
             place.write(write)
         };
         written.on_disk().await.map(|()| true)
@@ -287,15 +287,17 @@ impl Records {
     }
 
     /// Whether there is something under `key`, for who is about to write.
-    ///
-    /// A store that cannot be read then has failed as one that cannot be written: where its own threads are the first to
-    /// find the disk full, say, it reads nothing either, and no write would ever find out.
     fn holds(&self, key: impl AsRef<[u8]>) -> Result<bool, RecordsError> {
-        self.tree.contains_key(key).map_err(|error| {
+        self.tree.contains_key(key).map_err(RecordsError::Read).inspect_err(|error| self.heed(error))
+    }
+
+    /// Of who is about to write: a store that cannot be read then has failed as one that cannot be written. Where its own
+    /// threads are the first to find the disk full, say, it reads nothing either, and no write would ever find out.
+    fn heed(&self, error: &RecordsError) {
+        if let RecordsError::Read(error) = error {
             tracing::error!(%error, "the record store failed");
             self.failed.cancel();
-            RecordsError::Read(error)
-        })
+        }
     }
 
     fn check_version(&self) -> Result<(), RecordsError> {
