@@ -46,6 +46,11 @@ pub enum FailureCode {
     UnknownProfile,
     /// The model's provider does not accept the caller's key.
     ProviderRefused,
+    /// It was given up before its end: by its owner, or since another item of its batch had succeeded.
+    Cancelled,
+    /// What was to succeed did not: no item of a batch's part that was to have one success, or a step of a workflow. What
+    /// came of it is in the response.
+    NoSuccess,
     /// The operator's own provider of models refuses its key, or does not answer.
     ModelUnavailable,
     /// The operator's own store for snapshots failed.
@@ -91,7 +96,9 @@ impl FailureCode {
             | Self::DiskQuota
             | Self::UnknownBackend
             | Self::UnknownProfile
-            | Self::ProviderRefused => Outcome::Caller,
+            | Self::ProviderRefused
+            | Self::Cancelled
+            | Self::NoSuccess => Outcome::Caller,
             Self::ModelUnavailable
             | Self::SnapshotStore
             | Self::NoCapacity
@@ -135,15 +142,18 @@ impl FailureCode {
             | Self::UnknownBackend
             | Self::UnknownProfile
             | Self::ProviderRefused
+            | Self::Cancelled
+            | Self::NoSuccess
             | Self::Hardening
             | Self::SandboxLost
             | Self::Interrupted => false,
         }
     }
 
-    /// Whether the response is the job's own, holding what was gathered until the limit struck, and not a [`JobError`].
+    /// Whether the response is the job's own, holding what was gathered until the limit struck or the items ended, and not a
+    /// [`JobError`].
     pub const fn keeps_response(self) -> bool {
-        matches!(self, Self::Timeout | Self::MemoryLimit | Self::OutputLimit)
+        matches!(self, Self::Timeout | Self::MemoryLimit | Self::OutputLimit | Self::NoSuccess)
     }
 }
 
@@ -187,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn only_limits_of_a_running_command_keep_its_response() {
+    fn only_limits_of_what_ran_keep_its_response() {
         assert!(FailureCode::Timeout.keeps_response() && FailureCode::OutputLimit.keeps_response());
         assert!(!FailureCode::Interrupted.keeps_response());
     }

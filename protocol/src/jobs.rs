@@ -47,10 +47,6 @@ impl Job {
         Self::SshRevoke,
     ];
 
-    /// The jobs that this version answers; the contract refuses the others.
-    pub const OFFERED: [Self; 5] =
-        [Self::SandboxCreate, Self::SandboxDelete, Self::Exec, Self::SshProvision, Self::SshRevoke];
-
     /// Length of the job array that the blueprint declares.
     pub const TABLE_LENGTH: u8 = 42;
 

@@ -9,6 +9,7 @@ extern crate self as sandbox_protocol;
 
 pub mod abi;
 pub mod agent;
+pub mod batch;
 pub mod channel;
 pub mod egress;
 pub mod events;
@@ -31,6 +32,7 @@ pub mod ssh;
 pub mod ticket;
 pub mod tunnel;
 pub mod users;
+pub mod workflow;
 
 pub use failure::{Failure, FailureCode};
 pub use jobs::Job;

@@ -220,6 +220,58 @@ pub const PAGE_ENTRIES_DEFAULT: u64 = 50;
 /// Most entries of a page of a list.
 pub const PAGE_ENTRIES_MAX: u64 = 100;
 
+/// Length of a batch's id.
+pub const BATCH_ID_BYTES_MAX: usize = 64;
+/// Sandboxes of a batch create; the contract refuses more.
+pub const BATCH_SANDBOXES_MAX: u32 = 200;
+/// Endpoints of a batch of tasks or commands; the contract refuses more.
+pub const BATCH_ENDPOINTS_MAX: usize = 128;
+/// Length of what an item of a batch keeps of each of a command's streams, and of a task's words.
+pub const BATCH_ITEM_BYTES_MAX: usize = 64 * 1024;
+
+/// Length of a workflow's name.
+pub const WORKFLOW_NAME_BYTES_MAX: usize = 128;
+/// Length of a `workflow_json`.
+pub const WORKFLOW_BODY_BYTES_MAX: usize = 48 * 1024;
+/// Length of a `trigger_config`; the contract refuses more.
+pub const TRIGGER_CONFIG_BYTES_MAX: usize = 192;
+/// Steps of a workflow.
+pub const WORKFLOW_STEPS_MAX: usize = 64;
+/// Length of a step's id.
+pub const WORKFLOW_STEP_ID_BYTES_MAX: usize = 40;
+/// Length of a condition or expression.
+pub const WORKFLOW_EXPRESSION_BYTES_MAX: usize = 1024;
+/// Times that a step is begun.
+pub const WORKFLOW_ATTEMPTS_MAX: u32 = 10;
+/// First pause before a step is tried again, where none is named; it doubles.
+pub const WORKFLOW_BACKOFF_MS_DEFAULT: u64 = 1_000;
+/// Longest pause before a step is tried again.
+pub const WORKFLOW_BACKOFF_MS_MAX: u64 = 3_600_000;
+/// Steps at a time of a run that names no number.
+pub const WORKFLOW_CONCURRENCY_DEFAULT: u32 = 8;
+/// Most steps at a time of a run.
+pub const WORKFLOW_CONCURRENCY_MAX: u32 = 32;
+/// Files that a step names as its artifacts.
+pub const WORKFLOW_ARTIFACTS_MAX: usize = 16;
+/// Time of a run that names none.
+pub const WORKFLOW_RUN_TIMEOUT_MS_DEFAULT: u64 = 3_600_000;
+/// Most time of a run.
+pub const WORKFLOW_RUN_TIMEOUT_MS_MAX: u64 = 24 * 3_600_000;
+/// Length of one output of a step; more of it is cut.
+pub const WORKFLOW_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// Length of all outputs of a run; what comes later is cut to nothing.
+pub const WORKFLOW_OUTPUTS_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Indexed fields of a contract's event, besides its signature.
+pub const EVENT_FIELDS_MAX: usize = 3;
+/// Most seconds that a firing is put off on purpose.
+pub const WORKFLOW_JITTER_S_MAX: u32 = 3_600;
+/// Instants that are made up for after nobody could fire.
+pub const WORKFLOW_CATCH_UP_MAX: usize = 100;
+/// How far a webhook's timestamp may be from the operator's clock.
+pub const HOOK_WINDOW_S_MAX: u64 = 300;
+/// Length of a webhook's body.
+pub const HOOK_BODY_BYTES_MAX: usize = 256 * 1024;
+
 const _: () = assert!(EXEC_TIMEOUT_MS_DEFAULT <= EXEC_TIMEOUT_MS_MAX);
 const _: () = assert!(MEMORY_MB_MIN <= MEMORY_MB_DEFAULT && MEMORY_MB_DEFAULT <= MEMORY_MB_MAX);
 const _: () = assert!(EXEC_OUTPUT_BYTES_MAX * 2 <= EXEC_FINISHED_BYTES_MAX);
@@ -228,6 +280,9 @@ const _: () = assert!(FILES_PAGE_ENTRIES_DEFAULT <= FILES_PAGE_ENTRIES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
 const _: () = assert!(FSP_CODE_BYTES_MAX + FSP_STDIN_BYTES_MAX < FSP_MESSAGE_BYTES_MAX);
 const _: () = assert!(PTY_WINDOW_BYTES + PTY_CHUNK_BYTES_MAX as u64 <= PTY_KEPT_BYTES as u64);
+const _: () = assert!(WORKFLOW_CONCURRENCY_DEFAULT <= WORKFLOW_CONCURRENCY_MAX);
+const _: () = assert!(WORKFLOW_BACKOFF_MS_DEFAULT <= WORKFLOW_BACKOFF_MS_MAX);
+const _: () = assert!(WORKFLOW_RUN_TIMEOUT_MS_DEFAULT <= WORKFLOW_RUN_TIMEOUT_MS_MAX);
 const _: () = assert!(EXEC_ID_BYTES_MAX <= u8::MAX as usize && FSP_RUNNING_MAX * 3 <= PIDS_MAX as usize);
 
 #[cfg(test)]
@@ -236,6 +291,15 @@ mod tests {
     fn solidity_gives_inputs_the_same_bound() {
         let solidity = include_str!("../../contracts/src/State.sol").replace('_', "");
         assert!(solidity.contains(&format!("INPUTSMAX = {};", super::JOB_INPUT_BYTES_MAX)));
+    }
+
+    #[test]
+    fn solidity_bounds_batches_and_triggers_alike() {
+        let state = include_str!("../../contracts/src/State.sol").replace('_', "");
+        assert!(state.contains(&format!("SANDBOXESMAX = {};", super::BATCH_SANDBOXES_MAX)), "{state}");
+        assert!(state.contains(&format!("ENDPOINTSMAX = {};", super::BATCH_ENDPOINTS_MAX)));
+        let workflows = include_str!("../../contracts/src/Workflows.sol");
+        assert!(workflows.contains(&format!("TRIGGER_CONFIG_BYTES_MAX = {};", super::TRIGGER_CONFIG_BYTES_MAX)));
     }
 
     #[test]

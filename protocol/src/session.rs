@@ -43,19 +43,25 @@ pub enum Scope {
     /// Follow what happens to them.
     #[serde(rename = "events:read")]
     EventsRead,
+    /// See the workflows of its address, their runs and logs.
+    #[serde(rename = "workflows:read")]
+    WorkflowsRead,
+    /// Cancel runs; read and replace secrets of webhooks.
+    #[serde(rename = "workflows:write")]
+    WorkflowsWrite,
 }
 
 /// A text that names no scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no such scope; there are calls:read, sandboxes:read, sandboxes:write, sandboxes:exec, sandboxes:files, \
-     sandboxes:pty, sandboxes:ports, sandboxes:ssh and events:read"
+     sandboxes:pty, sandboxes:ports, sandboxes:ssh, events:read, workflows:read and workflows:write"
 )]
 pub struct NotAScope;
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::CallsRead,
         Self::SandboxesRead,
         Self::SandboxesWrite,
@@ -65,6 +71,8 @@ impl Scope {
         Self::SandboxesPorts,
         Self::SandboxesSsh,
         Self::EventsRead,
+        Self::WorkflowsRead,
+        Self::WorkflowsWrite,
     ];
 
     /// As it is written.
@@ -79,6 +87,8 @@ impl Scope {
             Self::SandboxesPorts => "sandboxes:ports",
             Self::SandboxesSsh => "sandboxes:ssh",
             Self::EventsRead => "events:read",
+            Self::WorkflowsRead => "workflows:read",
+            Self::WorkflowsWrite => "workflows:write",
         }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Decision, RunReply};
+use crate::batch::ItemState;
 
 /// One event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -143,6 +144,16 @@ pub enum Told {
         /// How many moves have a score.
         total_policies_scored: u32,
     },
+    /// An item of a batch is further than before.
+    BatchItem {
+        /// Its place in the call's list of endpoints; of a batch create its slot.
+        index: u32,
+        /// Where it is now.
+        state: ItemState,
+        /// Why it was not done.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
     /// It has ended; nothing follows.
     Done {
         /// How.
@@ -173,6 +184,7 @@ impl Told {
             Self::SandboxScored { .. } => "sandbox_scored",
             Self::SandboxFailed { .. } => "sandbox_failed",
             Self::LayerComplete { .. } => "layer_complete",
+            Self::BatchItem { .. } => "batch_item",
             Self::Done { .. } => "done",
             Self::MoveDone { .. } => "move_done",
         }

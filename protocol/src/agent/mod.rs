@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use self::context::{BadContext, Provider, ProviderKind, TaskContext};
 pub use self::secret::Secret;
 use crate::FailureCode;
+use crate::limits::RUN_ID_BYTES_MAX;
 
 /// Path of one turn.
 pub const PROMPT: &str = "/prompt";
@@ -67,6 +68,12 @@ pub const SETTINGS: [&str; 17] = [
     "OPENAI_BASE_URL",
     "OPENCODE_MODEL_API_KEY",
 ];
+
+/// Whether it can name a run or a session, and so a directory: letters, digits, `-`, `_` and, not in front, `.`.
+pub fn is_id(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=RUN_ID_BYTES_MAX).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_plain)
+}
 
 /// Body of `POST /task`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
