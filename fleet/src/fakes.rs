@@ -39,6 +39,7 @@ struct State {
     /// Of those, the ones that something may leave.
     open: BTreeSet<SandboxId>,
     restored: Vec<SnapshotUri>,
+    killed: Vec<String>,
     unreadable: bool,
     saved: BTreeMap<SandboxId, Vec<String>>,
     failing: VecDeque<FailureCode>,
@@ -86,6 +87,11 @@ impl FakeWorld {
     /// Snapshots that were restored, in order.
     pub fn restored(&self) -> Vec<SnapshotUri> {
         self.state().restored.clone()
+    }
+
+    /// Commands that were ended, in order.
+    pub fn killed(&self) -> Vec<String> {
+        self.state().killed.clone()
     }
 
     /// Whether snapshots cannot be read from now on.
@@ -243,6 +249,11 @@ impl Sidecars for FakeWorld {
             truncated: false,
             duration_ms: 0,
         })
+    }
+
+    async fn kill(&self, _instance: &Instance, execution: &str) -> Result<(), SidecarError> {
+        self.state().killed.push(execution.to_owned());
+        Ok(())
     }
 
     async fn connect(&self, _instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {

@@ -213,6 +213,7 @@ impl Keeper {
 
     /// A child with a number of its own, and room for it.
     fn admitted_child(&mut self, order: &ChildOrder) -> Result<Sandbox, Refused> {
+        self.make_number_free(order.parent);
         let slot = self.children.free_slot(order.parent).map_err(Refused::ForGood)?;
         let sandbox = order.sandbox(slot);
         if self.drivers.contains_key(&sandbox.id) {
@@ -222,6 +223,18 @@ impl Keeper {
         self.admission.could_admit(&sandbox).map_err(Refused::ForGood)?;
         self.admission.admit(&sandbox).map_err(|_| Refused::ForNow)?;
         Ok(sandbox)
+    }
+
+    /// Where all numbers of a parent are had, forgets one of its children that has ended: a workflow has any number of them.
+    fn make_number_free(&mut self, parent: CallKey) {
+        if self.children.free_slot(parent).is_ok() {
+            return;
+        }
+        let is_over = |id: &SandboxId| self.drivers.get(id).is_some_and(|handle| handle.view.borrow().phase.is_final());
+        let ended = self.children.of(parent).find(is_over);
+        if let Some(id) = ended {
+            self.forget(id);
+        }
     }
 
     fn children_of(&self, parent: CallKey) -> Vec<Sandbox> {

@@ -7,6 +7,7 @@
 
 pub mod activity;
 pub mod admission;
+pub mod batch;
 pub mod batch_plan;
 pub mod children;
 mod driver;
@@ -21,7 +22,9 @@ pub mod ports;
 pub mod pricing;
 pub mod request;
 pub mod sandbox;
+pub mod schedule;
 pub mod selection;
+pub mod workflow;
 
 pub use driver::Rekeyed;
 pub use guests::{Departure, Guest, NoGuest};

@@ -37,3 +37,29 @@ pub const IDLE_TIMEOUT_S_MAX: u64 = 30 * 24 * 3_600;
 pub const MODEL_NAME_BYTES_MAX: usize = 256;
 /// Memory of a sandbox that a move of a negotiation is argued about in, in MiB.
 pub const NEGOTIATION_MEMORY_MB: u64 = 2_048;
+
+/// How far an instant of a schedule is looked for: Mondays that are a leap day are at most 40 years apart.
+pub const CRON_HORIZON_S_MAX: i64 = 41 * 366 * 24 * 3_600;
+/// Instants of a schedule that are looked for back from one.
+pub const CRON_SLOTS_MAX: usize = 1_024;
+/// Time after which an instant that could not be fired counts as missed.
+pub const CRON_LATE_S_MAX: i64 = 90;
+/// Entries of a queue of instants that stand for nothing any more, before they are swept, where they outnumber the others.
+pub const WAKES_STALE_MAX: usize = 1_024;
+/// Runs of one workflow beside each other.
+pub const WORKFLOW_RUNS_AT_ONCE_MAX: usize = 16;
+/// Runs of one workflow that wait for another; a firing more is entered as skipped.
+pub const WORKFLOW_RUNS_QUEUED_MAX: usize = 100;
+/// Parentheses, `!` and calls within one another in an expression of a workflow.
+pub const EXPRESSION_DEPTH_MAX: usize = 32;
+/// Lists and objects within one another in a value that a run keeps, and in a context of a workflow: what is written with both,
+/// one in the other, is still read by a parser of JSON that stops at 128.
+pub const VALUE_DEPTH_MAX: usize = 48;
+/// Length of what the expressions of one step come to, all together.
+pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
+/// Length of a step's key: what a sandbox's name in a negotiation adds keeps it within an id.
+pub const STEP_KEY_BYTES_MAX: usize = 64;
+/// Time that a step's sandbox has beyond the step's own, to tell what became of it, before the engine breaks it off.
+pub const STEP_GRACE_MS: u64 = 60_000;
+/// Whole numbers of JSON below this are the same as integers and as floating point.
+pub const JSON_EXACT_MAX: f64 = 9_007_199_254_740_992.0;

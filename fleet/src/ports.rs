@@ -56,6 +56,12 @@ pub trait Sidecars: Send + Sync + 'static {
     /// [`SidecarError`].
     async fn exec(&self, instance: &Instance, body: ExecBody) -> Result<ExecReply, SidecarError>;
 
+    /// Ends a command with all that it started. Repeatable.
+    ///
+    /// # Errors
+    /// [`SidecarError`].
+    async fn kill(&self, instance: &Instance, execution: &str) -> Result<(), SidecarError>;
+
     /// Opens a connection to the sidecar, on which it speaks HTTP/1.
     ///
     /// # Errors

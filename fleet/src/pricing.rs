@@ -1,6 +1,6 @@
 //! What a job costs at one operator: the price of a quote, from the operator's core-hour and what is asked for.
 //!
-//! Sandboxes cost by size and time, agent tasks by turns, everything else what the price table says. No quote is below the
+//! Sandboxes cost by size and time, agent tasks by turns, those of a batch each for itself, everything else what the price table says. No quote is below the
 //! table's rate of its job, whose operator's share pays the receipt's gas. Prices only ever rise with what is asked for.
 //!
 //! Nothing is known here of the chain: rates, block time and the service's end are arguments.
@@ -41,6 +41,8 @@ pub enum Work {
     },
     /// An agent's task of at most so many turns; 0 is the default.
     Turns(u64),
+    /// So many tasks that name no number of turns: those of a batch.
+    Tasks(u32),
     /// Whatever else there is.
     Listed,
 }
@@ -89,14 +91,17 @@ pub fn price(work: &Work, tariff: &Tariff) -> Result<U256, Unpriced> {
             let parts = U512::from(parts(*each)) * U512::from(*count);
             of_time(parts, paid_ms(*life, tariff), tariff.core_hour.ok_or(Unpriced)?)
         }
-        Work::Turns(turns) => {
-            let turns = if *turns == 0 { TURNS_DEFAULT } else { *turns };
-            let ms = turns.saturating_mul(TURN_MS);
-            of_time(U512::from(PARTS_PER_CORE), ms, tariff.core_hour.ok_or(Unpriced)?)
-        }
+        Work::Turns(turns) => of_turns(if *turns == 0 { TURNS_DEFAULT } else { *turns }, tariff)?,
+        Work::Tasks(tasks) => of_turns(u64::from(*tasks).saturating_mul(TURNS_DEFAULT), tariff)?,
         Work::Listed => U256::ZERO,
     };
     Ok(payable(by_size_and_time.max(tariff.rate)))
+}
+
+/// The price of so many turns of agents.
+fn of_turns(turns: u64, tariff: &Tariff) -> Result<U256, Unpriced> {
+    let ms = turns.saturating_mul(TURN_MS);
+    Ok(of_time(U512::from(PARTS_PER_CORE), ms, tariff.core_hour.ok_or(Unpriced)?))
 }
 
 /// The size of a sandbox in parts of a core.
@@ -196,6 +201,13 @@ mod tests {
     }
 
     #[test]
+    fn tasks_of_a_batch_cost_as_much_as_each_of_them() {
+        check(&Work::Tasks(12), &tariff(), 2_000_000);
+        assert_eq!(price(&Work::Tasks(1), &tariff()), price(&Work::Turns(0), &tariff()));
+        check(&Work::Tasks(0), &tariff(), 500_000);
+    }
+
+    #[test]
     fn no_quote_is_below_the_table() {
         check(&one(size(1, 1, 1), 1), &tariff(), 500_000);
         check(&Work::Turns(1), &tariff(), 500_000);
@@ -256,7 +268,8 @@ mod tests {
         let life = any::<u64>().prop_map(Life::of_ttl);
         let sandboxes =
             (any::<u32>(), any_size(), life).prop_map(|(count, each, life)| Work::Sandboxes { count, each, life });
-        prop_oneof![sandboxes, any::<u64>().prop_map(Work::Turns), Just(Work::Listed)]
+        let (turns, tasks) = (any::<u64>().prop_map(Work::Turns), any::<u32>().prop_map(Work::Tasks));
+        prop_oneof![sandboxes, turns, tasks, Just(Work::Listed)]
     }
 
     fn cost(work: &Work, tariff: &Tariff) -> U256 {
@@ -280,6 +293,7 @@ mod tests {
             }
             Work::Turns(0) => Work::Turns(TURNS_DEFAULT.saturating_add(by)),
             Work::Turns(turns) => Work::Turns(turns.saturating_add(by)),
+            Work::Tasks(tasks) => Work::Tasks(tasks.saturating_add(by as u32)),
             Work::Listed => Work::Listed,
         }
     }

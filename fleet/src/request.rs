@@ -22,6 +22,9 @@ use crate::ports::SnapshotOrder;
 
 pub use agent::{AgentChoice, BACKENDS, Errand, ErrandKind, prompt, task};
 
+/// What a batch create is called: its request has no field for it.
+const BATCH_ID_KEY: &str = "SANDBOX_BATCH_ID";
+
 /// Environment variables by name.
 pub type Env = BTreeMap<String, String>;
 
@@ -231,6 +234,24 @@ pub struct Command {
 /// # Errors
 /// A [`Failure`] of outcome 1 with the first field that cannot be had.
 pub fn sandbox_spec(request: &SandboxCreateRequest, menu: &Menu) -> Result<SandboxSpec, Failure> {
+    let (spec, batch_id) = spec_and_batch(request, menu)?;
+    if batch_id.is_some() {
+        let message = format!("env_json: {BATCH_ID_KEY} is for the template of a batch alone");
+        return Err(Failure::new(FailureCode::Unsupported, message));
+    }
+    Ok(spec)
+}
+
+/// The sandboxes that a batch create's template asks for, and what their batch is to be called; an empty text leaves that to the call.
+///
+/// # Errors
+/// As [`sandbox_spec`].
+pub fn batch_template(request: &SandboxCreateRequest, menu: &Menu) -> Result<(SandboxSpec, String), Failure> {
+    let (spec, batch_id) = spec_and_batch(request, menu)?;
+    Ok((spec, batch_id.unwrap_or_default()))
+}
+
+fn spec_and_batch(request: &SandboxCreateRequest, menu: &Menu) -> Result<(SandboxSpec, Option<String>), Failure> {
     let agent = AgentChoice::parse(&request.agent_backend, &request.agent_identifier, menu)?;
     created_with_key(request, menu)?;
     let resources = Resources {
@@ -253,10 +274,11 @@ pub fn sandbox_spec(request: &SandboxCreateRequest, menu: &Menu) -> Result<Sandb
         labels: labels(&take("SANDBOX_LABELS").unwrap_or_default())?,
         agent,
     };
+    let batch_id = take(BATCH_ID_KEY);
     if let Some(key) = reserved.keys().next() {
         return Err(Failure::new(FailureCode::Unsupported, format!("env_json: {key} is not offered")));
     }
-    Ok(spec)
+    Ok((spec, batch_id))
 }
 
 fn name(name: String) -> Result<String, Failure> {
@@ -474,6 +496,19 @@ mod tests {
         );
         assert_eq!(spec.labels, BTreeMap::from([("a".into(), "1".into()), ("b".into(), "2".into())]));
         assert_eq!(spec.snapshot.unwrap().as_str(), "s3://b/k#sha256=00");
+    }
+
+    #[test]
+    fn a_batch_is_named_in_its_template_and_in_no_create_of_one_sandbox() {
+        let env_json = r#"{"A":"1","SANDBOX_BATCH_ID":"night.2"}"#.to_owned();
+        let request = SandboxCreateRequest { env_json, ..Default::default() };
+        let (spec, batch_id) = batch_template(&request, &menu()).unwrap();
+        assert_eq!((spec.env.len(), batch_id.as_str()), (1, "night.2"));
+        assert_eq!(batch_template(&SandboxCreateRequest::default(), &menu()).unwrap().1, "");
+        assert_eq!(
+            sandbox_spec(&request, &menu()).unwrap_err().to_string(),
+            "unsupported: env_json: SANDBOX_BATCH_ID is for the template of a batch alone"
+        );
     }
 
     #[test]

@@ -233,3 +233,14 @@ proptest! {
         runtime.block_on(check(deeds, places));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_may_have_any_number_of_children_one_after_the_other() {
+    let node = node(4);
+    for number in 0..=u16::from(u8::MAX) + 1 {
+        let made = node.fleet.create_child(child(3, &format!("run-{number}"))).await.unwrap();
+        node.fleet.delete(made.id, made.owner).await.unwrap();
+    }
+    let lives = node.fleet.create_child(child(3, "run-last")).await.unwrap();
+    assert!(matches!(lives.phase, Phase::Running(_)));
+}
