@@ -1,5 +1,6 @@
 //! The one place that wires: builds every part, hands each what it needs, and ends them in order.
 
+mod firing;
 mod runner;
 
 use std::error::Error;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
 use async_trait::async_trait;
+use blueprint_producers_extra::cron::CronJob;
 use blueprint_sdk::runner::config::BlueprintEnvironment;
 use blueprint_sdk::runner::error::RunnerError;
 use sandbox_fleet::admission::Capacity;
@@ -21,8 +23,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::firing::fired;
 use self::runner::environment;
-pub(crate) use self::runner::runner;
+pub(crate) use self::runner::{NoClock, clock, runner};
 use crate::api::{self, Api, Door, NoHost, QuoteParts, TlsError};
 use crate::chain::admittance::Admittance;
 use crate::chain::approvals::Approvals;
@@ -31,6 +34,7 @@ use crate::chain::counted::Questions;
 use crate::chain::duty::Duty;
 use crate::chain::head::{self, Head, Look};
 use crate::chain::key::{self, KeyError, SealKeys};
+use crate::chain::notices::Notices;
 use crate::chain::outbox::Outbox;
 use crate::chain::reconciler::Reconciler;
 use crate::chain::registration::{self, RegistrationError};
@@ -54,6 +58,7 @@ use crate::records::{Records, RecordsError, Vault};
 use crate::sidecars::SocketSidecars;
 use crate::ssh::{Front, FrontError, LettingIn, SshOffer};
 use crate::stories::Stories;
+use crate::workflows::Workflows;
 
 /// Why the node does not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +102,9 @@ pub(crate) enum NodeError {
     /// What reads the chain.
     #[error("reading the chain ended")]
     Reader(#[source] tokio::task::JoinError),
+    /// The clock of workflows.
+    #[error(transparent)]
+    Clock(#[from] NoClock),
     /// What keeps the sandboxes.
     #[error("the sandbox keeper ended")]
     Keeper,
@@ -157,6 +165,7 @@ struct Node {
     desk: Arc<Desk>,
     env: BlueprintEnvironment,
     queue: JobQueue,
+    clock: CronJob,
     reading: JoinHandle<Result<(), RecordsError>>,
     outbox: Outbox,
     /// The SSH gateway, where there is one.
@@ -209,6 +218,7 @@ impl Node {
             containers,
             proxy,
             stories: Stories::default(),
+            notices: Notices::default(),
             me,
             in_process,
         };
@@ -216,9 +226,11 @@ impl Node {
         let (ssh, letting_in) = operations.let_in(front, sidecars.clone(), &stop)?;
         let queue = JobQueue::new(config.chain.jobs_concurrent);
         let fence = fence(&config, &chain, me, head.looks.clone());
+        let workflows = fired(operations.clone(), &config, &key, (&snapshots, &sidecars), (&fence, &stop));
         let reading = read(operations.clone(), &config, (outbox.clone(), queue.clone()), (head, &fence), stop);
-        door.open(served(operations.clone(), &config, &key, height.clone(), (&snapshots, &sidecars, &ssh)))?;
-        let env = environment(&config, &chain);
+        let inside = (&snapshots, &sidecars, &ssh);
+        door.open(served(operations.clone(), &config, &key, (height.clone(), &workflows), inside))?;
+        let (clock, env) = (clock(&config.workflows.tick).await?, environment(&config, &chain));
         let desk = Desk::new(DeskParts {
             chain,
             seal_keys: SealKeys::of(&config.keystore, &key),
@@ -226,6 +238,7 @@ impl Node {
             records,
             fleet,
             conductor: operations.conductor(sidecars.clone()),
+            workflows,
             sidecars,
             snapshots,
             menu: config.engine.menu,
@@ -237,13 +250,13 @@ impl Node {
             metrics,
             intake,
         });
-        Ok(Self { desk, env, queue, reading, outbox, letting_in, keeping, upkeep, records_failed })
+        Ok(Self { desk, env, queue, clock, reading, outbox, letting_in, keeping, upkeep, records_failed })
     }
 
     /// The stock runner between our source and our outbox, until `stop`; then the work in hand is finished.
     async fn run(self, stop: CancellationToken) -> Result<(), NodeError> {
-        let Self { desk, env, queue, reading, outbox, letting_in, mut keeping, upkeep, records_failed } = self;
-        let runner = runner(env, &queue, desk.clone(), outbox);
+        let Self { desk, env, queue, clock, reading, outbox, letting_in, mut keeping, upkeep, records_failed } = self;
+        let runner = runner(env, (&queue, clock), desk.clone(), outbox);
         tracing::info!("serving");
         let ended = tokio::select! {
             ended = runner => ended.map_err(NodeError::Runner),
@@ -331,14 +344,15 @@ fn served(
     parts: Operations,
     config: &Config,
     key: &PrivateKeySigner,
-    head: watch::Receiver<u64>,
+    (head, workflows): (watch::Receiver<u64>, &Workflows),
     (snapshots, sidecars, ssh): (&Arc<Stores>, &Arc<SocketSidecars>, &Option<SshOffer>),
 ) -> Api {
     let Operations { chain, records, fleet, metrics, stories, me, .. } = parts;
     let quoting = api::quoting(quotes(config, &chain, key, &fleet));
     let url = config.offer.api_url.clone();
     let (snapshots, sidecars, ssh) = (snapshots.clone(), sidecars.clone(), ssh.clone());
-    Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars, ssh, stories }
+    let workflows = workflows.clone();
+    Api { chain, records, fleet, head, metrics, me, url, quoting, snapshots, sidecars, ssh, stories, workflows }
 }
 
 /// What quotes are made with.
@@ -363,7 +377,7 @@ fn read(
     (head, fence): (Head, &Fence),
     stop: CancellationToken,
 ) -> JoinHandle<Result<(), RecordsError>> {
-    let Operations { chain, records, fleet, sender, intake, me, .. } = parts;
+    let Operations { chain, records, fleet, sender, intake, notices, me, .. } = parts;
     let reconciler =
         Reconciler { chain: chain.clone(), records: records.clone(), fleet: fleet.clone(), sender: sender.clone(), me };
     tokio::spawn(reconciler.run(stop.clone()));
@@ -378,6 +392,7 @@ fn read(
         outbox: outbox.clone(),
         queue,
         duty: fence.duty.clone(),
+        notices,
         service: config.chain.service,
         services: Mutex::default(),
     });

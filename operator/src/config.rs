@@ -22,7 +22,8 @@ use sandbox_process::source::{ConfigError, Source, optional, or_default, require
 use sandbox_protocol::limits::{TOKEN_LIFE_S_DEFAULT, TOKEN_LIFE_S_MAX};
 
 pub(crate) use agents::AgentsConfig;
-pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, read_keystore};
+use operations::read_workflows;
+pub(crate) use operations::{HeartbeatConfig, KeystoreConfig, WorkflowsConfig, read_keystore};
 pub(crate) use ssh::{SshConfig, read_overlap as read_ssh_overlap};
 
 use crate::api::TlsFiles;
@@ -57,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) outside: OutsideConfig,
     /// What is offered for language-model work.
     pub(crate) agents: AgentsConfig,
+    /// How workflows are fired.
+    pub(crate) workflows: WorkflowsConfig,
     /// The SSH gateway, where there is one.
     pub(crate) ssh: Option<SshConfig>,
     /// Register, serve nothing: what the Blueprint Manager asks of a blueprint before there is a service.
@@ -162,6 +165,7 @@ impl Config {
             engine,
             outside: OutsideConfig::read(source)?,
             agents,
+            workflows: read_workflows(source)?,
             ssh,
             register_only: switch(source, "REGISTRATION_MODE_ON")?,
             bridge_socket: bridge_socket(source)?,

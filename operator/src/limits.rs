@@ -180,6 +180,22 @@ pub(crate) const NEGOTIATION_AHEAD_MAX: usize = 2;
 pub(crate) const NEGOTIATION_SLACK: Duration = Duration::from_secs(30);
 /// Time for a move's sandbox to be removed; the result does not wait longer.
 pub(crate) const NEGOTIATION_CLEAR_TIMEOUT: Duration = Duration::from_secs(20);
+/// Sandboxes of a batch create that are made at a time: as many as single creates would be.
+pub(crate) const BATCH_SLOTS_AT_ONCE_MAX: usize = JOBS_CONCURRENT_DEFAULT;
+/// How often a sandbox of a batch is begun that fails for a reason that may pass.
+pub(crate) const BATCH_SLOT_TRIES_MAX: u32 = 3;
+/// Pause before it is begun again; it doubles.
+pub(crate) const BATCH_SLOT_PAUSE: Duration = Duration::from_millis(500);
+/// Tasks and commands of a batch that are carried out at a time, where it does not have them one after the other.
+pub(crate) const BATCH_ITEMS_AT_ONCE_MAX: usize = 32;
+/// Sandboxes of a batch that the chain is asked about at a time.
+pub(crate) const BATCH_LOOKUPS_MAX: usize = 16;
+/// Time, of what a batch may work, that is kept for its answer: what has not ended by then has failed.
+pub(crate) const BATCH_WIND_UP: Duration = Duration::from_secs(30);
+/// Time for which a part of a batch is kept after its end: 7 days.
+pub(crate) const BATCH_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Parts of batches that are kept of one customer; the oldest beyond go. One that is not at its end stays.
+pub(crate) const BATCH_PARTS_EACH_MAX: usize = 256;
 /// Calls whose events are remembered; the oldest beyond go.
 pub(crate) const STORIES_MAX: usize = 256;
 /// Events of one call that are remembered: more than a negotiation of most rounds and moves has.
@@ -391,3 +407,52 @@ const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_D
 pub(crate) const LENT_HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Time for it.
 pub(crate) const LENT_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs of a workflow that are kept; those that are not over besides.
+pub(crate) const WORKFLOW_RUNS_KEPT_MAX: u64 = 100;
+/// Firings of a workflow whose names are known at the least.
+pub(crate) const WORKFLOW_FIRINGS_KEPT_MAX: u64 = 1_000;
+/// Runs that are carried out at a time, of all workflows; the next wait.
+pub(crate) const WORKFLOW_RUNS_RUNNING_MAX: usize = 64;
+/// Firings that are written at a time.
+pub(crate) const WORKFLOW_FIRING_AT_ONCE_MAX: usize = 64;
+/// Time between two reports of firings on chain; zero is none.
+pub(crate) const WORKFLOW_REPORT_S_DEFAULT: u64 = 60;
+/// Least time between two of them.
+pub(crate) const WORKFLOW_REPORT_S_MIN: u64 = 5;
+/// After it came from another operator, as long a workflow is fired by nobody: its former operator may not know it yet.
+pub(crate) const WORKFLOW_HANDOVER_S: i64 = 60;
+/// Time between two comparisons of all workflows with the chain.
+pub(crate) const WORKFLOW_COMPARE_PAUSE: Duration = Duration::from_secs(600);
+/// Workflows that are looked at anew at a time.
+pub(crate) const WORKFLOW_LOOKS_AT_ONCE_MAX: usize = 16;
+/// Time for a run's sandbox to be had, room included.
+pub(crate) const WORKFLOW_SANDBOX_TIMEOUT: Duration = Duration::from_secs(580);
+/// Time for the sandbox of a run that is over to go; what stays is looked for again.
+pub(crate) const WORKFLOW_CLEAR_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for the runs of a cancelled workflow to end.
+pub(crate) const WORKFLOW_CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Filters of logs that are asked for at a time.
+pub(crate) const WORKFLOW_FILTERS_MAX: usize = 256;
+/// Blocks that are looked at again after a pause, for events that fire.
+pub(crate) const WORKFLOW_WATCH_BLOCKS_MAX: u64 = 10_000;
+/// Events of sandboxes that are read at a time.
+pub(crate) const WORKFLOW_EVENTS_READ_MAX: usize = 100;
+/// As far as the chain may be read behind what is believed of it for workflows to be fired.
+pub(crate) const WORKFLOW_BEHIND_BLOCKS_MAX: u64 = 8;
+/// Workflows whose standing is written at a time.
+pub(crate) const WORKFLOW_STANDINGS_AT_ONCE_MAX: usize = 1_000;
+/// Firings that are reported in one transaction: as many as the contract takes.
+pub(crate) const WORKFLOW_REPORTED_AT_ONCE_MAX: usize = 100;
+/// Bytes of a webhook's secret, before they are written as text.
+pub(crate) const HOOK_SECRET_BYTES: usize = 32;
+/// When it is looked who is due, unless told otherwise: every minute.
+pub(crate) const WORKFLOW_TICK_DEFAULT: &str = "0 * * * * *";
+/// Fields of that.
+pub(crate) const WORKFLOW_TICK_FIELDS: usize = 6;
+/// How often the chain is asked for the text of a workflow that is to run.
+pub(crate) const WORKFLOW_TEXT_TRIES_MAX: u32 = 10;
+/// Pause between two of them.
+pub(crate) const WORKFLOW_TEXT_PAUSE: Duration = Duration::from_secs(3);
+/// How often the chain is asked, at a start, of a workflow whose runs are open.
+pub(crate) const WORKFLOW_LOOKS_MAX: u32 = 10;

@@ -28,6 +28,7 @@ mod records;
 mod sidecars;
 mod ssh;
 mod stories;
+mod workflows;
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin};
 use crate::chain::heartbeat::Heartbeat;
+use crate::chain::notices::Notices;
 use crate::chain::sender::Sender;
 use crate::config::Config;
 use crate::docker::DockerContainers;
@@ -37,6 +38,8 @@ pub(crate) struct Operations {
     pub(crate) proxy: Arc<Proxy>,
     /// What is told of calls.
     pub(crate) stories: Stories,
+    /// What the reader of the chain saw of workflows.
+    pub(crate) notices: Notices,
     pub(crate) me: Address,
     /// Who argues about moves for which there is no sandbox.
     pub(crate) in_process: Arc<dyn InProcess>,

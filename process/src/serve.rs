@@ -14,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::net::Listener;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,25 @@ pub trait Gate<Peer>: Clone + Send + Sync + 'static {
 
     /// A pass, perhaps after a wait that holds up everybody behind; or `None`, and the connection is closed.
     fn admit(&self, peer: &Peer) -> impl Future<Output = Option<Self::Pass>> + Send;
+}
+
+/// Lets so many in at a time; the next waits.
+#[derive(Debug, Clone)]
+pub struct Queue(Arc<Semaphore>);
+
+impl Queue {
+    /// With this many places.
+    pub fn of(places: usize) -> Self {
+        Self(Arc::new(Semaphore::new(places)))
+    }
+}
+
+impl<Peer: Sync> Gate<Peer> for Queue {
+    type Pass = OwnedSemaphorePermit;
+
+    async fn admit(&self, _: &Peer) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).acquire_owned().await.ok()
+    }
 }
 
 /// What all doors share: the service, who may come in, what they may take, the signal to stop.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandbox_protocol::limits::RUN_ID_BYTES_MAX;
+use sandbox_protocol::agent::is_id;
 use serde::{Deserialize, Serialize};
 
 use super::error::MemoryError;
@@ -53,9 +53,7 @@ pub(super) struct Place(PathBuf);
 impl Place {
     /// The directory of this session, which need not exist.
     pub(super) fn of(root: &Path, session: &str) -> Result<Self, MemoryError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        let fits = (1..=RUN_ID_BYTES_MAX).contains(&session.len());
-        if !fits || session.starts_with('.') || !session.bytes().all(allowed) {
+        if !is_id(session) {
             return Err(MemoryError::SessionId);
         }
         Ok(Self(root.join(session)))

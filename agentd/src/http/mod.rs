@@ -15,7 +15,7 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use futures::StreamExt as _;
 use hyper_util::service::TowerToHyperService;
-use sandbox_process::serve::{self, Gate};
+use sandbox_process::serve::{self, Queue};
 use sandbox_protocol::agent::event::RunEvent;
 use sandbox_protocol::agent::{
     ApprovalBody, NEGOTIATE, PROMPT, RUNS, RunKind, RunSummary, RunsBody, SESSIONS, SessionsBody, TASK,
@@ -23,7 +23,6 @@ use sandbox_protocol::agent::{
 use sandbox_protocol::limits::{EVENT_HEARTBEAT_S, RUN_BODY_BYTES_MAX};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -37,22 +36,9 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// The door.
 pub type Doorway = serve::Doorway<TowerToHyperService<Router>, Queue>;
 
-/// Lets so many in at a time; the next waits.
-#[derive(Debug, Clone)]
-pub struct Queue(Arc<Semaphore>);
-
-impl<Peer: Sync> Gate<Peer> for Queue {
-    type Pass = OwnedSemaphorePermit;
-
-    async fn admit(&self, _: &Peer) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).acquire_owned().await.ok()
-    }
-}
-
 /// The door to these runs, until `stop`.
 pub fn doorway(runs: Runs, stop: CancellationToken) -> Doorway {
-    let queue = Queue(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-    Doorway::new(TowerToHyperService::new(router(runs)), queue, CONNECTION_BOUNDS, stop)
+    Doorway::new(TowerToHyperService::new(router(runs)), Queue::of(CONNECTIONS_MAX), CONNECTION_BOUNDS, stop)
 }
 
 fn router(runs: Runs) -> Router {

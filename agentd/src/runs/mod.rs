@@ -17,7 +17,9 @@ use sandbox_agent::memory;
 use sandbox_agent::profile::Profile;
 use sandbox_protocol::agent::event::RunEvent;
 use sandbox_protocol::agent::negotiation::NegotiateBody;
-use sandbox_protocol::agent::{Decision, NATIVE, RunKind, RunState, RunSummary, SessionSummary, TaskBody, TaskContext};
+use sandbox_protocol::agent::{
+    Decision, NATIVE, RunKind, RunState, RunSummary, SessionSummary, TaskBody, TaskContext, is_id,
+};
 use sandbox_protocol::limits::{PROMPT_BYTES_MAX, RUNS_KEPT_MAX, RUNS_QUEUED_MAX, RUNS_RUNNING_MAX, TASK_TURNS_MAX};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
@@ -27,7 +29,7 @@ use tokio_util::task::TaskTracker;
 pub use self::error::RunsError;
 pub(crate) use self::run::Run;
 pub(crate) use self::store::{CALLS, End, STEPS};
-use self::store::{Record, Request, SessionRecord, Store, is_id};
+use self::store::{Record, Request, SessionRecord, Store};
 use crate::backend::{Backend, ForgetError};
 use crate::negotiator::Negotiator;
 

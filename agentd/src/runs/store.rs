@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use sandbox_protocol::agent::negotiation::{MoveReport, NegotiateBody};
 use sandbox_protocol::agent::{RunKind, RunReply, TaskBody};
-use sandbox_protocol::limits::RUN_ID_BYTES_MAX;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +77,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The directory of a run. The id was [checked](is_id).
+    /// The directory of a run. The id was [checked](sandbox_protocol::agent::is_id).
     pub(crate) fn run(&self, id: &str) -> PathBuf {
         self.runs.join(id)
     }
@@ -146,12 +145,6 @@ impl Store {
             Ok(()) | Err(_) => Ok(()),
         }
     }
-}
-
-/// Whether it can name a run or session, and so a directory.
-pub(crate) fn is_id(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    (1..=RUN_ID_BYTES_MAX).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_plain)
 }
 
 fn make(directory: &Path) -> io::Result<()> {

@@ -72,7 +72,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Calls>> {
 /// Shows a call of the caller's with its answer and the signed receipt, waiting for it if asked to. Who accepts
 /// `text/event-stream` gets an event for each state that the call comes to (`queued`, `running`, `answered`, `settled`; data:
 /// CallBody), up to `until`, and in between what a negotiation tells (`sandbox_round`, `sandbox_scored`, `sandbox_failed`,
-/// `warning`, `layer_complete`); `wait` is then the time that a call may take to come in.
+/// `warning`, `layer_complete`) and a batch (`batch_item`); `wait` is then the time that a call may take to come in.
 #[utoipa::path(
     get, path = "/v1/services/{service}/calls/{call}", operation_id = "call", tag = "calls",
     security(("token" = []), ("proof" = [])),

@@ -9,7 +9,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder
 use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
-use super::{auth, calls, events, open, proxy, quotes, sandboxes, ssh};
+use super::{auth, batches, calls, events, open, proxy, quotes, sandboxes, ssh, workflows};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -86,9 +86,11 @@ pub(super) fn document() -> Document {
         open::routes().into_openapi(),
         auth::routes().into_openapi(),
         calls::routes().into_openapi(),
+        batches::routes().into_openapi(),
         sandboxes::routes().into_openapi(),
         ssh::routes().into_openapi(),
         events::routes().into_openapi(),
+        workflows::routes().into_openapi(),
         quotes::routes().into_openapi(),
         proxy::document(),
     ] {

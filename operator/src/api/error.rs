@@ -36,9 +36,21 @@ pub(crate) enum ApiError {
     /// No such call, or not this caller's. Which of the two is not for strangers.
     #[error("this operator has no such call of this caller")]
     NoCall,
+    /// No such batch, or not this caller's.
+    #[error("this operator has no part of such a batch of this caller")]
+    NoBatch,
     /// No such sandbox, or not this caller's.
     #[error("this operator holds no such sandbox of this caller")]
     NoSandbox,
+    /// No such workflow, or not this caller's, or another operator's.
+    #[error("this operator fires no such workflow of this caller")]
+    NoWorkflow,
+    /// No such run of a workflow.
+    #[error("the workflow has no such run, or it is not kept any more")]
+    NoRun,
+    /// It does not go with how things are.
+    #[error("{0}")]
+    Conflict(String),
     /// There is no SSH gateway.
     #[error("this operator lets nobody in over SSH")]
     NoSsh,
@@ -107,7 +119,11 @@ impl ApiError {
             Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized", false),
             Self::NoScope(_) => (StatusCode::FORBIDDEN, "no_scope", false),
             Self::NoCall => (StatusCode::NOT_FOUND, "no_call", true),
+            Self::NoBatch => (StatusCode::NOT_FOUND, "no_batch", true),
             Self::NoSandbox => (StatusCode::NOT_FOUND, "no_sandbox", false),
+            Self::NoWorkflow => (StatusCode::NOT_FOUND, "no_workflow", true),
+            Self::NoRun => (StatusCode::NOT_FOUND, "no_run", false),
+            Self::Conflict(_) => (StatusCode::CONFLICT, "conflict", false),
             Self::NoSsh => (StatusCode::NOT_FOUND, "no_ssh", false),
             Self::NoToken => (StatusCode::NOT_FOUND, "no_token", false),
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "busy", true),

@@ -5,13 +5,14 @@
 //! | `lobby` | health from the first moment, the rest once there is something to serve |
 //! | `gate`, `session`, `rate`, `peer`, `crowd` | who asks, how often, from how many connections |
 //! | `auth` | signing in with Ethereum |
-//! | `calls`, `sandboxes`, `ssh`, `events`, `quotes`, `open` | the routes |
+//! | `calls`, `batches`, `sandboxes`, `ssh`, `events`, `workflows`, `quotes`, `open` | the routes |
 //! | `proxy` | the ways into sandboxes |
 //! | `document` | the OpenAPI document of the routes |
 //! | `extract`, `error` | requests in, refusals out: the one place of each |
 //! | `tls` | certificates |
 
 mod auth;
+mod batches;
 mod calls;
 mod crowd;
 mod document;
@@ -33,6 +34,7 @@ mod ssh;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod workflows;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,6 +58,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::config::ApiConfig;
+use crate::jobs::Collector;
 use crate::limits::{
     API_CONNECTION_AGE_MAX, API_HEADER_BYTES_MAX, API_HEADER_READ_MAX, API_HEADERS_MAX, API_LAST_REQUEST_MAX,
     DRAIN_TIMEOUT,
@@ -64,6 +67,7 @@ use crate::metrics::Metrics;
 use crate::records::Records;
 use crate::ssh::SshOffer;
 use crate::stories::Stories;
+use crate::workflows::Workflows;
 
 use auth::Auth;
 pub(crate) use auth::NoHost;
@@ -84,6 +88,7 @@ use sandboxes::Holdings;
 use seats::{STREAMS, Seats};
 use tls::TlsListener;
 pub(crate) use tls::{TlsError, TlsFiles};
+use workflows::Flows;
 
 /// What one connection may take.
 const BOUNDS: Bounds = Bounds {
@@ -115,6 +120,7 @@ pub(crate) struct Api {
     /// Where customers come over SSH, if they may.
     pub(crate) ssh: Option<SshOffer>,
     pub(crate) stories: Stories,
+    pub(crate) workflows: Workflows,
 }
 
 /// The door of the API, open from the first moment on.
@@ -164,12 +170,14 @@ impl Door {
 
 /// The routes, as a value.
 fn router(api: Api, config: &ApiConfig, upgraded: &Upgraded) -> Result<Router, NoHost> {
-    let Api { chain, records, fleet, snapshots, sidecars, head, metrics, me, url, quoting, ssh, stories } = api;
+    let Api { chain, records, fleet, snapshots, sidecars, head, metrics, me, url, quoting, ssh, stories, workflows } =
+        api;
     let stop = &upgraded.stop;
     let trusted = config.trusted_proxies.clone();
     let proxy = Proxy::new((fleet.clone(), sidecars, records.clone()), &url, trusted, upgraded.clone());
     let deployment = chain.deployment();
     let asked = Asked { operator: me, chain_id: deployment.chain_id, core: deployment.core };
+    let collector = Collector { chain: chain.clone(), records: records.clone(), me, head: head.clone() };
     let seats = Seats::new(STREAMS);
     let calls = Calls::new((records.clone(), stories), asked, seats.clone(), stop.clone());
     let auth = Auth::new(&url, config.token_life_s, records.clone(), chain)?;
@@ -178,9 +186,11 @@ fn router(api: Api, config: &ApiConfig, upgraded: &Upgraded) -> Result<Router, N
     let routes = Router::from(open::routes().with_state(Arc::new(open)))
         .merge(auth::routes().with_state(Arc::new(auth)))
         .merge(calls::routes().with_state(Arc::new(calls)))
+        .merge(batches::routes().with_state(Arc::new(collector)))
         .merge(ssh::routes().with_state(Arc::new(ssh::Keys::new(fleet.clone(), open_head, ssh))))
         .merge(sandboxes::routes().with_state(Arc::new(Holdings::new(fleet, snapshots))))
-        .merge(events::routes().with_state(Arc::new(Feed::new(records.clone(), seats, stop.clone()))))
+        .merge(events::routes().with_state(Arc::new(Feed::new(records.clone(), seats.clone(), stop.clone()))))
+        .merge(workflows::routes().with_state(Arc::new(Flows::new(workflows, seats))))
         .merge(quotes::routes().with_state(quoting))
         .merge(proxy::routes(proxy));
     let gate = Gate { records, rates: Rates::new(), trusted: config.trusted_proxies.clone() };

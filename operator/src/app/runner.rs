@@ -1,8 +1,10 @@
 //! The SDK's runner, between this node's queue and its outbox.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::sync::Arc;
 
+use blueprint_producers_extra::cron::CronJob;
 use blueprint_sdk::JobCall;
 use blueprint_sdk::runner::BlueprintRunner;
 use blueprint_sdk::runner::config::{BlueprintEnvironment, ProtocolSettings};
@@ -14,19 +16,32 @@ use sandbox_sdk::Chain;
 
 use crate::chain::outbox::Outbox;
 use crate::config::Config;
-use crate::jobs::{self, Desk, JobQueue, Ticket};
+use crate::jobs::{self, Desk, JobQueue, Ticket, WORKFLOW_TICK};
 
 /// The stock runner between the queue and the outbox.
 pub(crate) fn runner(
     env: BlueprintEnvironment,
-    queue: &JobQueue,
+    (queue, clock): (&JobQueue, CronJob),
     desk: Arc<Desk>,
     outbox: Outbox,
 ) -> impl Future<Output = Result<(), RunnerError>> + use<> {
     let calls = queue.stream().map(|ticket| Ok::<_, Infallible>(job_call(&ticket)));
     let runner = BlueprintRunner::builder(Unregistered, env).router(jobs::router(desk));
-    runner.producer(Box::pin(calls)).consumer(outbox).run()
+    runner.producer(Box::pin(calls)).producer(clock).consumer(outbox).run()
 }
+
+/// The clock by which workflows are fired.
+///
+/// # Errors
+/// [`NoClock`]; the schedule itself was checked when it was read.
+pub(crate) async fn clock(schedule: &str) -> Result<CronJob, NoClock> {
+    CronJob::new(WORKFLOW_TICK, schedule).await.map_err(|error| NoClock(error.into()))
+}
+
+/// There is no clock.
+#[derive(Debug, thiserror::Error)]
+#[error("the clock of WORKFLOW_CRON_SCHEDULE cannot be started")]
+pub(crate) struct NoClock(#[source] Box<dyn Error + Send + Sync>);
 
 /// The runner neither registers nor exits after it: that is done before it starts.
 struct Unregistered;

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{call_for_true, print};
-use crate::app::runner;
+use crate::app::{clock, runner};
 use crate::chain::duty::Duty;
 use crate::chain::head::Look;
 use crate::chain::key::SealKeys;
@@ -39,10 +39,11 @@ use crate::chain::sender::Sender;
 use crate::config::KeystoreConfig;
 use crate::failpoint::Failpoint;
 use crate::intake::Intake;
-use crate::jobs::{Conductor, Desk, DeskParts, Fence, JobQueue, NotHere};
+use crate::jobs::{Conductor, Desk, DeskParts, Executor, Fence, JobQueue, NotHere};
 use crate::metrics::Metrics;
 use crate::records::{CallRecord, Progress, Records};
 use crate::stories::Stories;
+use crate::workflows;
 
 const ROUNDS: u64 = 6;
 const JOBS: u64 = 1_000;
@@ -115,7 +116,7 @@ impl Road {
         let (looks, looked) = watch::channel(Look::now(BLOCK));
         let account = Account::new(chain.clone(), key.clone());
         let sender = Sender::start(account, std::env::temp_dir().join("unused"), Failpoint::default());
-        let (outbox, handed_over) = Outbox::new(chain.clone(), records.clone(), sender, (head.clone(), 0));
+        let (outbox, handed_over) = Outbox::new(chain.clone(), records.clone(), sender.clone(), (head.clone(), 0));
         let queue = JobQueue::new(JOBS_AT_ONCE);
         let world = Arc::new(FakeWorld::default());
         let (fleet, keeping) = fleet(&world).await;
@@ -128,14 +129,21 @@ impl Road {
             stories: Stories::default(),
             in_process: Arc::new(NotHere),
         };
+        let sidecars: Arc<dyn Sidecars> = Arc::new(Ready);
+        let executor = Executor { fleet: fleet.clone(), sidecars: sidecars.clone(), agents: conductor.agents.clone() };
+        let sight = workflows::Sight { looks: looked.clone(), sender };
+        let workflows =
+            workflows::of_nobody((&chain, &records, &key), (executor, conductor.clone(), world.clone()), sight);
+        let clock = clock("0 0 0 1 1 *").await.unwrap();
         let desk = Desk::new(DeskParts {
             conductor,
+            workflows,
             chain: chain.clone(),
             key,
             seal_keys,
             records: records.clone(),
             fleet,
-            sidecars: Arc::new(Ready),
+            sidecars,
             snapshots: world,
             menu: Menu::of("sidecar"),
             api_url: "https://operator.example".into(),
@@ -148,7 +156,7 @@ impl Road {
         });
         let mut env = BlueprintEnvironment::default();
         env.test_mode = true;
-        let running = runner(env, &queue, desk, outbox);
+        let running = runner(env, (&queue, clock), desk, outbox);
         let running = AbortOnDropHandle::new(tokio::spawn(async { running.await.unwrap() }));
         Self { me, answers, records, queue, handed_over, _looks: looks, _heights: heights, _tasks: [running, keeping] }
     }
@@ -214,6 +222,10 @@ impl Sidecars for Ready {
             truncated: false,
             duration_ms: 5,
         })
+    }
+
+    async fn kill(&self, _: &Instance, _: &str) -> Result<(), SidecarError> {
+        Ok(())
     }
 
     async fn connect(&self, _: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {

@@ -12,6 +12,7 @@ use sandbox_sdk::chain::Submission;
 
 use super::duty::{Duty, LookupError, Standing};
 use super::logs::Word;
+use super::notices::Notices;
 use super::outbox::Outbox;
 use crate::jobs::JobQueue;
 use crate::limits::{KNOWN_SERVICES_MAX, REFILL_PAUSE, RESUMED_AT_ONCE_MAX, SORTED_AT_ONCE_MAX, UNDO_TIMEOUT};
@@ -25,6 +26,8 @@ pub(crate) struct Admittance {
     pub(crate) outbox: Outbox,
     pub(crate) queue: JobQueue,
     pub(crate) duty: Duty,
+    /// Where it is told what was seen of workflows.
+    pub(crate) notices: Notices,
     /// Only this service, where one is named.
     pub(crate) service: Option<u64>,
     /// Whether a service is of another blueprint, for those that were asked for.
@@ -40,6 +43,8 @@ pub(super) struct Found {
     lost: Vec<CallKey>,
     /// Services that ended.
     ended: Vec<u64>,
+    /// Calls that may be workflows of which something changed.
+    workflows: Vec<CallKey>,
 }
 
 impl Admittance {
@@ -71,10 +76,11 @@ impl Admittance {
         let mut sorted = futures::stream::iter(sorting).buffered(SORTED_AT_ONCE_MAX);
         let mut found = Found::default();
         while let Some(one) = sorted.next().await {
-            let Found { calls, lost, ended } = one?;
+            let Found { calls, lost, ended, workflows } = one?;
             found.calls.extend(calls);
             found.lost.extend(lost);
             found.ended.extend(ended);
+            found.workflows.extend(workflows);
         }
         Ok(found)
     }
@@ -84,7 +90,11 @@ impl Admittance {
             Word::Submitted(call) => {
                 Ok(Found { calls: self.mine(*call).await?.into_iter().collect(), ..Found::default() })
             }
-            Word::Reassigned(key, block) => self.moved(key, block).await,
+            // A workflow may move long after it was answered.
+            Word::Reassigned(key, block) => {
+                self.moved(key, block).await.map(|found| Found { workflows: vec![key], ..found })
+            }
+            Word::Workflow(key) => Ok(Found { workflows: vec![key], ..Found::default() }),
             Word::Ended(service) => Ok(Found { ended: vec![service], ..Found::default() }),
         }
     }
@@ -102,7 +112,9 @@ impl Admittance {
         }
         for service in found.ended {
             self.fleet.service_ended(service).await;
+            self.notices.service(service);
         }
+        found.workflows.into_iter().for_each(|key| self.notices.workflow(key));
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use alloy::sol_types::SolEvent;
 use alloy::transports::TransportError;
 use sandbox_protocol::CallKey;
 use sandbox_sdk::Chain;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::CallReassigned;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::{CallReassigned, WorkflowStatusSet};
 use sandbox_sdk::contracts::ITangleCore::{JobSubmitted, JobSubmittedFromQuote, ServiceTerminated};
 
 use crate::records::CallRecord;
@@ -28,6 +28,8 @@ pub(super) enum Word {
     Submitted(Box<CallRecord>),
     /// A call moved to another operator, in this block.
     Reassigned(CallKey, u64),
+    /// A workflow's owner paused or resumed it.
+    Workflow(CallKey),
     /// A service ended.
     Ended(u64),
 }
@@ -44,6 +46,7 @@ pub(super) async fn words(chain: &Chain, blocks: Blocks) -> Result<Vec<Word>, Tr
         JobSubmittedFromQuote::SIGNATURE_HASH,
         ServiceTerminated::SIGNATURE_HASH,
         CallReassigned::SIGNATURE_HASH,
+        WorkflowStatusSet::SIGNATURE_HASH,
     ]);
     Ok(chain.provider().get_logs(&filter).await?.iter().filter(|log| !log.removed).filter_map(word).collect())
 }
@@ -55,6 +58,10 @@ fn word(log: &Log) -> Option<Word> {
     if let Ok(event) = log.log_decode::<CallReassigned>() {
         let event = event.inner.data;
         return Some(Word::Reassigned(CallKey { service: event.serviceId, call: event.callId }, log.block_number?));
+    }
+    if let Ok(event) = log.log_decode::<WorkflowStatusSet>() {
+        let event = event.inner.data;
+        return Some(Word::Workflow(CallKey { service: event.serviceId, call: event.workflowId }));
     }
     Some(Word::Ended(log.log_decode::<ServiceTerminated>().ok()?.inner.serviceId))
 }

@@ -17,6 +17,7 @@ pub(crate) mod key;
 mod logs;
 #[cfg(test)]
 pub(crate) mod mocked;
+pub(crate) mod notices;
 pub(crate) mod outbox;
 pub(crate) mod policy;
 pub(crate) mod reconciler;

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use alloy::primitives::Address;
 use sandbox_fleet::Fleet;
 use sandbox_fleet::sandbox::{EndReason, Sandbox};
-use sandbox_protocol::SandboxId;
+use sandbox_protocol::{CallKey, SandboxId};
 use sandbox_sdk::Chain;
 use sandbox_sdk::calls;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sender::Sender;
 use crate::limits::RECONCILE_PAUSE;
-use crate::records::{CallRecord, Records};
+use crate::records::{CallRecord, Records, RecordsError, RunKey};
 
 /// The task's parts.
 pub(crate) struct Reconciler {
@@ -91,10 +91,15 @@ impl Reconciler {
         }
     }
 
-    /// No row on chain stands for a child: it is over when its parent call is, or is in no record any more.
+    /// No row on chain stands for a child: it is over when the run of a workflow that it was made for is, or its parent call, or
+    /// when these are in no record any more.
     async fn compare_child(&self, sandbox: &Sandbox) -> bool {
-        let is_over = match self.records.call(sandbox.id.origin) {
-            Ok(parent) => parent.as_ref().is_none_or(CallRecord::is_over),
+        let is_over = match RunKey::of_child(sandbox) {
+            Some(run) => self.records.is_open_run(run).map(|is_open| !is_open),
+            None => self.is_call_over(sandbox.id.origin),
+        };
+        let is_over = match is_over {
+            Ok(is_over) => is_over,
             Err(error) => {
                 tracing::error!(sandbox = %sandbox.id, error = %crate::error_chain(&error), "its parent cannot be read");
                 return false;
@@ -104,6 +109,12 @@ impl Reconciler {
             self.fleet.end(sandbox.id, EndReason::ParentEnded).await;
         }
         sandbox.phase.is_final()
+    }
+
+    /// Whether nothing goes on in the name of a call. One that created a workflow has runs after its own end.
+    fn is_call_over(&self, key: CallKey) -> Result<bool, RecordsError> {
+        let is_over = self.records.call(key)?.as_ref().is_none_or(CallRecord::is_over);
+        Ok(is_over && !self.records.has_open_runs(key)?)
     }
 
     async fn reap(&self, id: SandboxId) -> bool {

@@ -4,10 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use alloy::primitives::{Address, U256};
+use sandbox_fleet::schedule::Cron;
 use sandbox_process::source::{ConfigError, Source, optional, or_default};
 
 use crate::chain::policy::{Approve, Policy};
-use crate::limits::{HEARTBEAT_S_DEFAULT, HEARTBEAT_S_MIN};
+use crate::limits::{
+    HEARTBEAT_S_DEFAULT, HEARTBEAT_S_MIN, WORKFLOW_REPORT_S_DEFAULT, WORKFLOW_REPORT_S_MIN, WORKFLOW_TICK_DEFAULT,
+    WORKFLOW_TICK_FIELDS,
+};
 
 /// Where the operator's key is, and what opens it.
 #[derive(Debug, Clone)]
@@ -61,6 +65,34 @@ pub(super) fn read_heartbeat(source: &impl Source) -> Result<HeartbeatConfig, Co
     })
 }
 
+/// How workflows are fired.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkflowsConfig {
+    /// When it is looked who is due: second, minute, hour, day of month, month, day of week, in UTC.
+    pub(crate) tick: String,
+    /// Time between two reports of firings on chain; `None` reports none.
+    pub(crate) report_pause: Option<Duration>,
+}
+
+/// Reads how workflows are fired.
+pub(super) fn read_workflows(source: &impl Source) -> Result<WorkflowsConfig, ConfigError> {
+    const TICK: &str = "WORKFLOW_CRON_SCHEDULE";
+    const REPORT: &str = "WORKFLOW_REPORT_SECONDS";
+    let tick: String = or_default(source, TICK, WORKFLOW_TICK_DEFAULT.to_owned())?;
+    if tick.split_whitespace().count() != WORKFLOW_TICK_FIELDS {
+        return Err(ConfigError::invalid(TICK, tick, "give six fields, the first of them seconds"));
+    }
+    if let Err(error) = Cron::parse(&tick, "UTC") {
+        return Err(ConfigError::invalid(TICK, tick, error));
+    }
+    let seconds = or_default(source, REPORT, WORKFLOW_REPORT_S_DEFAULT)?;
+    if seconds != 0 && seconds < WORKFLOW_REPORT_S_MIN {
+        let reason = format!("give 0 for none, or at least {WORKFLOW_REPORT_S_MIN}: each is a transaction");
+        return Err(ConfigError::invalid(REPORT, seconds.to_string(), reason));
+    }
+    Ok(WorkflowsConfig { tick, report_pause: (seconds != 0).then(|| Duration::from_secs(seconds)) })
+}
+
 /// Addresses, by commas.
 fn addresses(source: &impl Source, name: &str) -> Result<Vec<Address>, ConfigError> {
     let text: String = or_default(source, name, String::new())?;
@@ -100,6 +132,19 @@ mod tests {
         assert_eq!(interval("0".into()).unwrap(), None);
         assert_eq!(interval(HEARTBEAT_S_MIN.to_string()).unwrap(), Some(Duration::from_secs(HEARTBEAT_S_MIN)));
         assert!(interval((HEARTBEAT_S_MIN - 1).to_string()).is_err());
+    }
+
+    #[test]
+    fn workflows_are_looked_at_every_minute_and_reported_every_minute_unless_told_otherwise() {
+        let read = |name: &str, text: &str| read_workflows(&settings(name, text));
+        let config = read("OTHER", "").unwrap();
+        assert_eq!((config.tick.as_str(), config.report_pause), ("0 * * * * *", Some(Duration::from_secs(60))));
+        assert_eq!(read("WORKFLOW_CRON_SCHEDULE", "*/10 * * * * *").unwrap().tick, "*/10 * * * * *");
+        assert!(read("WORKFLOW_CRON_SCHEDULE", "* * * * *").is_err());
+        assert!(read("WORKFLOW_CRON_SCHEDULE", "x * * * * *").is_err());
+        let report = |seconds: u64| read("WORKFLOW_REPORT_SECONDS", &seconds.to_string());
+        assert_eq!(report(0).unwrap().report_pause, None);
+        assert!(report(WORKFLOW_REPORT_S_MIN).is_ok() && report(WORKFLOW_REPORT_S_MIN - 1).is_err());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use super::executor::Executor;
 use super::fence::{Fence, Verdict};
 use super::negotiation::Conductor;
 use super::queue::{Hold, JobQueue};
@@ -31,6 +32,7 @@ use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::records::{Answer, CallRecord, Progress, Records, RecordsError};
 use crate::ssh::SshOffer;
+use crate::workflows::Workflows;
 
 /// What the desk works with.
 pub(crate) struct DeskParts {
@@ -41,6 +43,7 @@ pub(crate) struct DeskParts {
     pub(crate) fleet: Fleet,
     pub(crate) sidecars: Arc<dyn Sidecars>,
     pub(crate) conductor: Conductor,
+    pub(crate) workflows: Workflows,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) menu: Menu,
     pub(crate) api_url: String,
@@ -124,6 +127,14 @@ impl JobCall {
     }
 }
 
+impl DeskParts {
+    /// Who works in sandboxes.
+    pub(crate) fn executor(&self) -> Executor {
+        let (fleet, sidecars) = (self.fleet.clone(), self.sidecars.clone());
+        Executor { fleet, sidecars, agents: self.conductor.agents.clone() }
+    }
+}
+
 impl Work {
     /// A response and nothing else to be said.
     pub(crate) fn done(response: &impl SolValue, instance: Option<Instance>) -> Self {
@@ -135,6 +146,11 @@ impl Desk {
     /// A desk with nothing on it.
     pub(crate) fn new(parts: DeskParts) -> Arc<Self> {
         Arc::new(Self { parts, work: TaskTracker::new() })
+    }
+
+    /// The workflows that are fired here.
+    pub(super) fn workflows(&self) -> &Workflows {
+        &self.parts.workflows
     }
 
     /// Waits until what is being worked on is answered.

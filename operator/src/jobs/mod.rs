@@ -4,17 +4,21 @@
 //! process, and nothing is answered twice. Calls come out of a queue by turns and are worked on so many at a time; an effect
 //! begins only on a fresh sight of the chain and ends, one way or the other, within the time that the contract gives.
 
+mod batch;
 mod desk;
 mod exec;
+mod executor;
 mod fair;
 mod fence;
 mod negotiation;
+mod provision;
 mod queue;
 mod sandbox;
 mod sealed;
 mod ssh;
 mod task;
 mod terms;
+mod workflow;
 
 use std::sync::Arc;
 
@@ -22,20 +26,24 @@ use blueprint_sdk::extract::Context;
 use blueprint_sdk::tangle::TangleLayer;
 use blueprint_sdk::tangle::extract::{CallId, ServiceId, TangleResult};
 use blueprint_sdk::{Job as _, Router};
-use sandbox_fleet::Unfinished;
 use sandbox_protocol::abi::JobReceipt;
-use sandbox_protocol::{CallKey, Failure, FailureCode, Job};
+use sandbox_protocol::{CallKey, Job};
 
+pub(crate) use batch::{CollectError, Collector, Wanted};
 pub(crate) use desk::{Desk, DeskParts, JobCall, Work};
+pub(crate) use executor::{Errand, Executor};
 pub(crate) use fair::Ticket;
 pub(crate) use fence::Fence;
 #[cfg(test)]
 pub(crate) use negotiation::NotHere;
-pub(crate) use negotiation::{Conductor, InProcess};
+pub(crate) use negotiation::{Conductor, InProcess, NegotiationOrder};
 pub(crate) use queue::JobQueue;
-pub(crate) use sealed::refused as not_opened;
+pub(crate) use sealed::{open_fields, refused as not_opened};
 
-/// Every job of the contract, by its id on chain. One that this version does not carry out is told so: an open call would be worse.
+/// The internal job of the clock: no job on chain can have this id.
+pub(crate) const WORKFLOW_TICK: u8 = 255;
+
+/// Every job of the contract, by its id on chain.
 pub(crate) fn router(desk: Arc<Desk>) -> Router {
     let router = Job::ALL.into_iter().fold(Router::new(), |router, job| match job {
         Job::SandboxCreate => router.route(job.id(), create.layer(TangleLayer)),
@@ -46,11 +54,18 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         Job::Exec => router.route(job.id(), exec.layer(TangleLayer)),
         Job::Prompt => router.route(job.id(), prompt.layer(TangleLayer)),
         Job::Task => router.route(job.id(), task.layer(TangleLayer)),
+        Job::BatchCreate => router.route(job.id(), batch_create.layer(TangleLayer)),
+        Job::BatchTask => router.route(job.id(), batch_task.layer(TangleLayer)),
+        Job::BatchExec => router.route(job.id(), batch_exec.layer(TangleLayer)),
+        Job::BatchCollect => router.route(job.id(), batch_collect.layer(TangleLayer)),
         Job::SshProvision => router.route(job.id(), ssh_provision.layer(TangleLayer)),
         Job::SshRevoke => router.route(job.id(), ssh_revoke.layer(TangleLayer)),
-        _ => router.route(job.id(), refuse.layer(TangleLayer)),
+        Job::WorkflowCreate => router.route(job.id(), workflow_create.layer(TangleLayer)),
+        Job::WorkflowTrigger => router.route(job.id(), workflow_trigger.layer(TangleLayer)),
+        Job::WorkflowCancel => router.route(job.id(), workflow_cancel.layer(TangleLayer)),
     });
-    router.with_context(desk)
+    // Without the layer: a tick is nobody's call.
+    router.route(WORKFLOW_TICK, workflow::tick).with_context(desk)
 }
 
 type Receipt = Option<TangleResult<JobReceipt>>;
@@ -87,6 +102,30 @@ async fn task(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, 
     desk.answer(CallKey { service, call }, task::task).await.map(TangleResult)
 }
 
+async fn batch_create(
+    Context(desk): Context<Arc<Desk>>,
+    ServiceId(service): ServiceId,
+    CallId(call): CallId,
+) -> Receipt {
+    desk.answer(CallKey { service, call }, batch::create).await.map(TangleResult)
+}
+
+async fn batch_task(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, batch::task).await.map(TangleResult)
+}
+
+async fn batch_exec(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
+    desk.answer(CallKey { service, call }, batch::exec).await.map(TangleResult)
+}
+
+async fn batch_collect(
+    Context(desk): Context<Arc<Desk>>,
+    ServiceId(service): ServiceId,
+    CallId(call): CallId,
+) -> Receipt {
+    desk.answer(CallKey { service, call }, batch::collect).await.map(TangleResult)
+}
+
 async fn ssh_provision(
     Context(desk): Context<Arc<Desk>>,
     ServiceId(service): ServiceId,
@@ -99,10 +138,26 @@ async fn ssh_revoke(Context(desk): Context<Arc<Desk>>, ServiceId(service): Servi
     desk.answer(CallKey { service, call }, ssh::revoke).await.map(TangleResult)
 }
 
-async fn refuse(Context(desk): Context<Arc<Desk>>, ServiceId(service): ServiceId, CallId(call): CallId) -> Receipt {
-    desk.answer(CallKey { service, call }, refused).await.map(TangleResult)
+async fn workflow_create(
+    Context(desk): Context<Arc<Desk>>,
+    ServiceId(service): ServiceId,
+    CallId(call): CallId,
+) -> Receipt {
+    desk.answer(CallKey { service, call }, workflow::create).await.map(TangleResult)
 }
 
-async fn refused(_: JobCall) -> Result<Work, Unfinished> {
-    Err(Failure::new(FailureCode::Unsupported, "this operator's version does not carry out this job").into())
+async fn workflow_trigger(
+    Context(desk): Context<Arc<Desk>>,
+    ServiceId(service): ServiceId,
+    CallId(call): CallId,
+) -> Receipt {
+    desk.answer(CallKey { service, call }, workflow::trigger).await.map(TangleResult)
+}
+
+async fn workflow_cancel(
+    Context(desk): Context<Arc<Desk>>,
+    ServiceId(service): ServiceId,
+    CallId(call): CallId,
+) -> Receipt {
+    desk.answer(CallKey { service, call }, workflow::cancel).await.map(TangleResult)
 }

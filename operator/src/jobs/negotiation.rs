@@ -19,8 +19,8 @@ use futures::stream;
 use futures::{FutureExt as _, StreamExt as _};
 use sandbox_fleet::negotiation::{Finished, NOT_ISOLATED, child, never_ran, result};
 use sandbox_fleet::ports::{Agents, SidecarError};
-use sandbox_fleet::request::Errand;
-use sandbox_fleet::sandbox::{Phase, Sandbox};
+use sandbox_fleet::request::{Errand, ErrandKind};
+use sandbox_fleet::sandbox::{Instance, Phase, Sandbox};
 use sandbox_fleet::{Fleet, Unfinished, Visit};
 use sandbox_protocol::abi::TaskResponse;
 use sandbox_protocol::agent::Provider;
@@ -32,7 +32,7 @@ use sandbox_protocol::{CallKey, Failure, FailureCode};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::task::{Refusal, Running, refusal, unreachable};
+use super::executor::{Begun, Refusal, refusal, unreachable};
 use super::{JobCall, Work};
 use crate::limits::{
     ATTACH_ATTEMPTS_MAX, ATTACH_PAUSE, NEGOTIATION_AHEAD_MAX, NEGOTIATION_CLEAR_TIMEOUT, NEGOTIATION_SLACK,
@@ -83,7 +83,7 @@ impl InProcess for NotHere {
 }
 
 /// A negotiation that is to be held.
-pub(super) struct Order {
+struct Order {
     call: CallKey,
     inputs_hash: B256,
     /// What its runs' names begin with.
@@ -103,33 +103,71 @@ pub(super) struct Order {
 /// What came of a negotiation, and why none of its moves ran where none did.
 type Conducted = (NegotiationResult, Option<FailureCode>);
 
+/// A negotiation that is asked for, whoever asks.
+pub(crate) struct NegotiationOrder {
+    /// Where its moves' sandboxes and records are.
+    pub(crate) call: CallKey,
+    /// Tells its moves from others of the same call.
+    pub(crate) inputs_hash: B256,
+    /// What its runs' names begin with.
+    pub(crate) run: String,
+    /// A former life began it.
+    pub(crate) resumed: bool,
+    /// Whose it is.
+    pub(crate) owner: Address,
+    /// Milliseconds that it may take.
+    pub(crate) timeout_ms: u64,
+}
+
 /// Holds a negotiation and answers with what it came to.
-pub(super) async fn negotiate(call: JobCall, negotiation: Negotiation, errand: Errand) -> Result<Work, Unfinished> {
+pub(super) async fn negotiate(call: JobCall, errand: Errand) -> Result<Work, Unfinished> {
     call.is_of(errand.sandbox);
-    let begun = Instant::now();
-    let parent = call.parts().fleet.find(errand.sandbox, call.caller).await?;
-    if !parent.lives() {
-        let message = format!("the sandbox is {}", parent.phase.name());
-        return Err(Failure::new(FailureCode::SandboxLost, message).into());
-    }
-    let order = Order {
+    let order = NegotiationOrder {
         call: call.key,
         inputs_hash: call.inputs_hash,
         run: call.execution.clone(),
         resumed: call.resumed,
         owner: call.caller,
-        parent,
-        negotiation,
-        provider: errand.provider,
-        model: errand.model,
-        until: begun + Duration::from_millis(errand.timeout_ms),
+        timeout_ms: errand.timeout_ms,
     };
-    let found = call.parts().conductor.conduct(&order).await?;
-    Ok(work(&order, &found, begun.elapsed())?)
+    let Held { response, limit, instance } = call.parts().conductor.hold(order, errand).await?;
+    Ok(Work { limit, response: response.abi_encode(), ..Work::done(&(), instance) })
 }
 
-/// The work of a negotiation that was held, with whatever came of it when its time was over.
-fn work(order: &Order, (found, never_ran): &Conducted, took: Duration) -> Result<Work, Failure> {
+/// A negotiation that was held.
+struct Held {
+    response: TaskResponse,
+    /// The limit that it ran into.
+    limit: Option<FailureCode>,
+    instance: Option<Instance>,
+}
+
+impl Conductor {
+    /// Holds a negotiation to its end; what it came to.
+    pub(crate) async fn negotiate(&self, asked: NegotiationOrder, errand: Errand) -> Result<TaskResponse, Unfinished> {
+        self.hold(asked, errand).await.map(|held| held.response)
+    }
+
+    async fn hold(&self, asked: NegotiationOrder, errand: Errand) -> Result<Held, Unfinished> {
+        let ErrandKind::Negotiation(negotiation) = errand.kind else {
+            return Err(Failure::new(FailureCode::Internal, "what is to be held is no negotiation").into());
+        };
+        let begun = Instant::now();
+        let parent = self.fleet.find(errand.sandbox, asked.owner).await?;
+        if !parent.lives() {
+            let message = format!("the sandbox is {}", parent.phase.name());
+            return Err(Failure::new(FailureCode::SandboxLost, message).into());
+        }
+        let NegotiationOrder { call, inputs_hash, run, resumed, owner, timeout_ms } = asked;
+        let (provider, model, until) = (errand.provider, errand.model, begun + Duration::from_millis(timeout_ms));
+        let order = Order { call, inputs_hash, run, resumed, owner, parent, negotiation, provider, model, until };
+        let found = self.conduct(&order).await?;
+        Ok(held(&order, &found, begun.elapsed())?)
+    }
+}
+
+/// What a negotiation came to, with whatever came of it when its time was over.
+fn held(order: &Order, (found, never_ran): &Conducted, took: Duration) -> Result<Held, Failure> {
     let errors: Vec<String> = found.errors.iter().map(|(id, error)| format!("{id}: {error}")).collect();
     let all = order.negotiation.moves.len();
     let error = match errors.as_slice() {
@@ -165,7 +203,7 @@ fn work(order: &Order, (found, never_ran): &Conducted, took: Duration) -> Result
         | Phase::Discarding(_)
         | Phase::Failed(_) => None,
     };
-    Ok(Work { limit, response: response.abi_encode(), ..Work::done(&(), instance) })
+    Ok(Held { response, limit, instance })
 }
 
 impl Order {
@@ -201,7 +239,7 @@ enum Home {
 
 impl Conductor {
     /// Holds a negotiation to its end, or to the end of its time.
-    pub(super) async fn conduct(&self, order: &Order) -> Result<Conducted, Unfinished> {
+    async fn conduct(&self, order: &Order) -> Result<Conducted, Unfinished> {
         let now_ms = now_ms();
         // What a former life told had numbers below.
         self.stories.begin(order.call, if order.resumed { now_ms } else { 1 }, now_ms);
@@ -295,7 +333,7 @@ impl Conductor {
     /// Has a move argued about in its sandbox; a run of its id goes on where it stands.
     async fn in_sandbox(&self, order: &Order, one: &Move, visit: &Visit) -> Result<MoveReport, Failure> {
         let body = order.body(one);
-        let running = Running::new(self.agents.clone(), &visit.instance, &body.id);
+        let running = Begun::run(self.agents.clone(), &visit.instance, &body.id);
         let (mut told, mut broken_off) = (0, 0);
         while broken_off < ATTACH_ATTEMPTS_MAX {
             let before = told;
@@ -307,7 +345,7 @@ impl Conductor {
                 Err(error) => error,
             };
             broken_off = if told > before { 1 } else { broken_off + 1 };
-            match refusal(error) {
+            match refusal(error, "run") {
                 Refusal::ForGood(failure) => return Err(failure),
                 Refusal::NotSent(error) | Refusal::BrokenOff(error) => {
                     tracing::debug!(sandbox = %visit.sandbox.id, %error, "the sidecar does not answer");
@@ -411,6 +449,7 @@ impl Conductor {
             | Told::ToolResult { .. }
             | Told::Usage { .. }
             | Told::LayerComplete { .. }
+            | Told::BatchItem { .. }
             | Told::Done { .. }
             | Told::MoveDone { .. } => {}
         }

@@ -3,53 +3,34 @@
 use alloy::primitives::U256;
 use alloy::sol_types::SolValue;
 use sandbox_fleet::Unfinished;
-use sandbox_fleet::keys::{SshKey, SshKeys};
-use sandbox_fleet::request::{SnapshotUri, SnapshotWish, created_with_key, sandbox_spec};
+use sandbox_fleet::request::{SnapshotUri, SnapshotWish, sandbox_spec};
 use sandbox_fleet::sandbox::{EndReason, Phase, Sandbox};
 use sandbox_protocol::abi::{
     ResumeRequest, SandboxCreateRequest, SandboxCreateResponse, SandboxIdRequest, SandboxSnapshotRequest,
     SandboxSnapshotResponse, SandboxStatusResponse,
 };
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
-use sandbox_sdk::chain::ReadError;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::SandboxState;
 
+use super::provision::Order;
 use super::{JobCall, Work};
 use crate::chain::until_answered;
-use crate::limits::{CREATE_TIMEOUT, DELETE_TIMEOUT, RESUME_TIMEOUT, SNAPSHOT_TIMEOUT, STOP_TIMEOUT};
-use crate::outside::check_rules;
+use crate::limits::{DELETE_TIMEOUT, RESUME_TIMEOUT, SNAPSHOT_TIMEOUT, STOP_TIMEOUT};
 use crate::ssh::SshOffer;
 
 /// Job 0: provisions a sandbox.
 pub(super) async fn create(call: JobCall) -> Result<Work, Unfinished> {
     let request: SandboxCreateRequest = call.request()?;
     let spec = sandbox_spec(&request, &call.parts().menu)?;
-    check_rules(&spec.egress)?;
     let id = SandboxId { origin: call.key, slot: 0 };
     call.is_of(id);
-    // One that was begun is finished: what there is of it is here.
-    if !call.resumed {
-        call.parts().intake.admit()?;
-    }
-    let expires_at_block = expiry(&call, id).await;
-    let (owner, phase) = (call.caller, Phase::Requested);
-    let key = created_with_key(&request, &call.parts().menu)?;
-    let key = key.map(|key| SshKey { key, expires_at_block: None, admitted_by: owner });
-    let ssh_keys = key.map(SshKeys::of).unwrap_or_default();
-    let (warned, child, keys_call) = (false, None, None);
-    let sandbox = Sandbox { id, owner, spec, expires_at_block, warned, child, ssh_keys, keys_call, phase };
-    let fleet = &call.parts().fleet;
-    let bound = if sandbox.spec.snapshot.is_some() { RESUME_TIMEOUT } else { CREATE_TIMEOUT };
-    let Ok(created) = tokio::time::timeout(bound, fleet.create(sandbox)).await else {
-        fleet.end(id, EndReason::Abandoned).await;
-        return Err(late("the sandbox did not start in time").into());
-    };
-    let created = created?;
+    let order = Order::new(&call, (&request, spec), id).await?;
+    let created = order.make(&call.parts().fleet, id).await?;
     let ssh = call.parts().ssh.as_ref().filter(|_| request.ssh_enabled);
     let response = SandboxCreateResponse {
         sandbox_id: id.to_string(),
         stream_endpoint: String::new(),
-        sidecar_endpoint: format!("{}/sandboxes/{id}", call.parts().api_url),
+        sidecar_endpoint: call.parts().endpoint(id),
         ssh_host: ssh.map(|ssh| ssh.host().to_owned()).unwrap_or_default(),
         ssh_port: ssh.map(SshOffer::port).unwrap_or_default(),
         ssh_user: ssh.map(|_| id.to_string()).unwrap_or_default(),
@@ -148,22 +129,4 @@ pub(super) fn status(sandbox: &Sandbox) -> Work {
         expires_at_block: sandbox.expires_at_block.unwrap_or_default(),
     };
     Work::done(&response, sandbox.phase.instance().cloned())
-}
-
-/// The expiry block that the contract wrote down, the one word on it. A node that has no row for the sandbox is behind.
-async fn expiry(call: &JobCall, id: SandboxId) -> Option<u64> {
-    let ask = || async {
-        let row = call.parts().chain.sandbox(id).await?;
-        if row.state == SandboxState::Unknown { Err(RowError::NotYet) } else { Ok(row.expiryBlock) }
-    };
-    let expiry = until_answered("sandbox", ask).await;
-    (expiry != u64::MAX).then_some(expiry)
-}
-
-#[derive(Debug, thiserror::Error)]
-enum RowError {
-    #[error("the node does not know the sandbox yet")]
-    NotYet,
-    #[error(transparent)]
-    Read(#[from] ReadError),
 }

@@ -12,7 +12,7 @@ use crate::chain::key::{KeyError, SealKeys};
 ///
 /// # Errors
 /// A [`Failure`] that names the first field which is not opened, and why.
-pub(super) fn open_fields(request: &mut impl Sealable, keys: &SealKeys, binding: &Binding) -> Result<(), Failure> {
+pub(crate) fn open_fields(request: &mut impl Sealable, keys: &SealKeys, binding: &Binding) -> Result<(), Failure> {
     open_with(request, || keys.opening().map_err(|error| keyless(&error)), binding)
 }
 

@@ -4,6 +4,7 @@
 //! One thread writes and commits in groups; reads go straight to the tree. One process per directory, kept by a lock.
 //! A store that failed once takes no further write: the process is to end, and its next life goes on from the disk.
 
+mod batches;
 mod call;
 mod callers;
 mod changes;
@@ -23,6 +24,7 @@ mod tokens;
 mod vault;
 #[cfg(test)]
 mod vault_tests;
+mod workflows;
 mod writer;
 
 use std::fs::File;
@@ -43,6 +45,7 @@ use sled::IVec;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use batches::{PartItem, PartRecord};
 pub(crate) use call::{Answer, CallRecord, Progress};
 pub(crate) use callers::CallPlace;
 use changes::Changes;
@@ -55,6 +58,7 @@ use forks::GivenUp;
 pub(crate) use moves::MovePlace;
 pub(crate) use tokens::TokenRecord;
 pub(crate) use vault::Vault;
+pub(crate) use workflows::{Firing, RunKey, RunRecord, Standing, Watched, WorkflowText};
 use writer::{Committer, Write, Writer, WriterThread};
 
 use crate::failpoint::Failpoint;

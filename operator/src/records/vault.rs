@@ -17,17 +17,20 @@ use serde::de::DeserializeOwned;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use super::batches::{ITEMS, PARTS};
 use super::forks::FORMER;
 use super::moves::MOVES;
+use super::workflows;
 use super::{CALLS, OWNER_KEY, Records, RecordsError, SANDBOXES, decode, encode};
 
 /// Names the sealing key: it goes into its derivation, and into what every value is bound to.
 const KEY_NAME: &[u8] = b"agent-sandbox records v1";
 /// A value that tells whether the key is the one of these records.
 const KEY_CHECK: &[u8] = b"key_check";
-/// What the keys of sealed values begin with: calls with their answers, moves of negotiations, and sandboxes with their
-/// environment and token.
-const SECRET: [&[u8]; 5] = [CALLS, FORMER, MOVES, SANDBOXES, KEY_CHECK];
+/// What the keys of sealed values begin with: calls with their answers, moves of negotiations, parts of batches with their items,
+/// sandboxes with their environment and token, texts, runs and secrets of workflows.
+const SECRET: [&[u8]; 10] =
+    [CALLS, FORMER, MOVES, PARTS, ITEMS, SANDBOXES, KEY_CHECK, workflows::TEXTS, workflows::RUNS, workflows::SECRETS];
 /// What a sealed value begins with.
 const SEALED: u8 = 1;
 const NONCE_BYTES: usize = 24;

@@ -81,6 +81,12 @@ impl Agents for SocketSidecars {
 }
 
 impl SocketSidecars {
+    /// Ends what is at this path.
+    pub(super) async fn end(&self, instance: &Instance, path: &str) -> Result<(), SidecarError> {
+        let request = asked(instance, Method::DELETE, path, JSON, Bytes::new())?;
+        self.ask(instance, request, RUN_ANSWER_MAX).await.map(drop)
+    }
+
     /// What is answered to a request, unless it is refused.
     async fn ask(
         &self,

@@ -90,6 +90,10 @@ impl Sidecars for SocketSidecars {
         }
     }
 
+    async fn kill(&self, instance: &Instance, execution: &str) -> Result<(), SidecarError> {
+        self.end(instance, &format!("/exec/{execution}")).await
+    }
+
     async fn connect(&self, instance: &Instance) -> Result<Box<dyn Pipe>, SidecarError> {
         match self.dial(instance).await {
             Ok(stream) => Ok(Box::new(stream)),

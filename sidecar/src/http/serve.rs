@@ -5,13 +5,11 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use axum::Router;
 use hyper_util::service::TowerToHyperService;
-use sandbox_process::serve::{self, Gate};
+use sandbox_process::serve::{self, Queue};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{CONNECTION_BOUNDS, CONNECTIONS_MAX};
@@ -22,22 +20,9 @@ const SOCKET_MODE: u32 = 0o600;
 /// The sidecar's doors.
 pub type Doorway = serve::Doorway<TowerToHyperService<Router>, Queue>;
 
-/// Lets so many in at a time; the next waits.
-#[derive(Debug, Clone)]
-pub struct Queue(Arc<Semaphore>);
-
-impl<Peer: Sync> Gate<Peer> for Queue {
-    type Pass = OwnedSemaphorePermit;
-
-    async fn admit(&self, _: &Peer) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).acquire_owned().await.ok()
-    }
-}
-
 /// Doors to `router`, until `stop`.
 pub fn doorway(router: Router, stop: CancellationToken) -> Doorway {
-    let queue = Queue(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-    Doorway::new(TowerToHyperService::new(router), queue, CONNECTION_BOUNDS, stop)
+    Doorway::new(TowerToHyperService::new(router), Queue::of(CONNECTIONS_MAX), CONNECTION_BOUNDS, stop)
 }
 
 /// Listens on `port` of all addresses.

@@ -47,13 +47,16 @@ async fn works(contained: &Contained) {
     assert!(peak_kb(contained) < SIDECAR_KB_MAX);
 }
 
+/// What keeps the shell waiting was started before there is no process left for it.
+const BOMB: &str = "sleep 100 & f() { f | f & }; f; wait";
+
 #[tokio::test]
 async fn a_fork_bomb_is_lived_through_and_ended() {
     let Some(contained) = Contained::start("a_fork_bomb_is_lived_through_and_ended").await else { return };
     // Without this bound the bomb would be the machine's.
     let bound = contained.sh("cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2> /dev/null").await;
     assert_eq!(bound.trim(), "1024");
-    let (reply, _) = while_it_runs(&contained, "f() { f | f & }; f; sleep 100", 3_000).await;
+    let (reply, _) = while_it_runs(&contained, BOMB, 3_000).await;
     assert_eq!(reply.ended, ExecEnd::TimedOut);
     works(&contained).await;
 }

@@ -7,16 +7,17 @@
 
 use alloy::sol_types::{SolType, SolValue};
 use sandbox_fleet::pricing::{Life, Work};
-use sandbox_fleet::request::{Menu, Resources, command, sandbox_spec, ssh_key};
+use sandbox_fleet::request::{Menu, Resources, batch_template, command, sandbox_spec, ssh_key};
 use sandbox_protocol::abi::{self, SandboxCreateRequest};
-use sandbox_protocol::limits::JOB_INPUT_BYTES_MAX;
+use sandbox_protocol::batch::Aggregation;
+use sandbox_protocol::limits::{BATCH_ENDPOINTS_MAX, BATCH_SANDBOXES_MAX, JOB_INPUT_BYTES_MAX};
 use sandbox_protocol::sealed::{self, Field, SealKey, Sealable, is_sealed};
 use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
 
 use crate::jobs::not_opened;
 
 /// A request as far as its quote depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
     /// The job.
     pub(super) job: Job,
@@ -24,6 +25,8 @@ pub(super) struct Asked {
     pub(super) work: Work,
     /// The sandbox that it is done in.
     pub(super) sandbox: Option<SandboxId>,
+    /// Those that a batch of tasks names: an operator does those that it holds.
+    pub(super) tasks_in: Vec<SandboxId>,
 }
 
 impl Asked {
@@ -31,30 +34,32 @@ impl Asked {
     pub(super) const fn room(&self) -> Option<(u32, Resources)> {
         match self.work {
             Work::Sandboxes { count, each, .. } => Some((count, each)),
-            Work::Turns(_) | Work::Listed => None,
+            Work::Turns(_) | Work::Tasks(_) | Work::Listed => None,
         }
     }
 }
 
 /// What job `id` with these inputs asks for.
 pub(super) fn asked(id: u8, inputs: &[u8], (menu, keys): (&Menu, &[SealKey])) -> Result<Asked, Failure> {
-    let offered = Job::from_id(id).filter(|job| Job::OFFERED.contains(job));
-    let job = offered.ok_or_else(|| Failure::new(FailureCode::Unsupported, format!("job {id} is not offered")))?;
+    let job =
+        Job::from_id(id).ok_or_else(|| Failure::new(FailureCode::Unsupported, format!("job {id} is not offered")))?;
     if inputs.len() > JOB_INPUT_BYTES_MAX {
         return Err(bad(format!("the inputs are {} bytes long, at most {JOB_INPUT_BYTES_MAX}", inputs.len())));
     }
     let (work, sandbox) = read(job, inputs, (menu, keys))?;
-    Ok(Asked { job, work, sandbox })
+    let tasks_in = if job == Job::BatchTask { named(&decode::<abi::BatchTaskRequest>(inputs)?) } else { Vec::new() };
+    Ok(Asked { job, work, sandbox, tasks_in })
 }
 
 fn read(job: Job, inputs: &[u8], (menu, keys): (&Menu, &[SealKey])) -> Result<(Work, Option<SandboxId>), Failure> {
     let listed_in = |sandbox: &str| Ok((Work::Listed, Some(id_in(sandbox)?)));
     match job {
-        Job::SandboxCreate => Ok((sandboxes(1, &unopened(decode(inputs)?, keys)?, menu)?, None)),
-        Job::BatchCreate => {
-            let batch: abi::BatchCreateRequest = unopened(decode(inputs)?, keys)?;
-            Ok((sandboxes(batch.count, &batch.template, menu)?, None))
+        Job::SandboxCreate => {
+            let request: SandboxCreateRequest = unopened(decode(inputs)?, keys)?;
+            let each = sandbox_spec(&request, menu)?.resources;
+            Ok((Work::Sandboxes { count: 1, each, life: Life::of_ttl(request.ttl_blocks) }, None))
         }
+        Job::BatchCreate => Ok((sandboxes(&unopened(decode(inputs)?, keys)?, menu)?, None)),
         Job::Exec => Ok((Work::Listed, Some(command(unopened(decode(inputs)?, keys)?)?.sandbox))),
         Job::Task => {
             let task: abi::TaskRequest = decode(inputs)?;
@@ -77,8 +82,17 @@ fn read(job: Job, inputs: &[u8], (menu, keys): (&Menu, &[SealKey])) -> Result<(W
             ssh_key(&request.ssh_public_key)?;
             listed_in(&request.sandbox_id)
         }
-        Job::BatchTask => listed::<abi::BatchTaskRequest>(inputs),
-        Job::BatchExec => listed::<abi::BatchExecRequest>(inputs),
+        Job::BatchTask => {
+            let batch: abi::BatchTaskRequest = decode(inputs)?;
+            check_batch(&batch.sidecar_endpoints, &batch.aggregation)?;
+            let tasks = u32::try_from(batch.sidecar_endpoints.len()).unwrap_or(u32::MAX);
+            Ok((Work::Tasks(tasks), None))
+        }
+        Job::BatchExec => {
+            let batch: abi::BatchExecRequest = decode(inputs)?;
+            check_batch(&batch.sidecar_endpoints, &batch.aggregation)?;
+            Ok((Work::Listed, None))
+        }
         Job::BatchCollect => listed::<abi::BatchCollectRequest>(inputs),
         Job::WorkflowCreate => listed::<abi::WorkflowCreateRequest>(inputs),
         Job::WorkflowTrigger | Job::WorkflowCancel => listed::<abi::WorkflowControlRequest>(inputs),
@@ -86,12 +100,25 @@ fn read(job: Job, inputs: &[u8], (menu, keys): (&Menu, &[SealKey])) -> Result<(W
 }
 
 /// New sandboxes, which this operator would hold all by itself.
-fn sandboxes(count: u32, request: &SandboxCreateRequest, menu: &Menu) -> Result<Work, Failure> {
-    if count == 0 {
-        return Err(bad("a batch of nothing".into()));
+fn sandboxes(batch: &abi::BatchCreateRequest, menu: &Menu) -> Result<Work, Failure> {
+    if !(1..=BATCH_SANDBOXES_MAX).contains(&batch.count) {
+        return Err(bad(format!("count: 1 to {BATCH_SANDBOXES_MAX}")));
     }
-    let each = sandbox_spec(request, menu)?.resources;
-    Ok(Work::Sandboxes { count, each, life: Life::of_ttl(request.ttl_blocks) })
+    let each = batch_template(&batch.template, menu)?.0.resources;
+    Ok(Work::Sandboxes { count: batch.count, each, life: Life::of_ttl(batch.template.ttl_blocks) })
+}
+
+/// A batch of tasks or commands that the contract takes.
+fn check_batch(endpoints: &[String], aggregation: &str) -> Result<(), Failure> {
+    if !(1..=BATCH_ENDPOINTS_MAX).contains(&endpoints.len()) {
+        return Err(bad(format!("sidecar_endpoints: 1 to {BATCH_ENDPOINTS_MAX}")));
+    }
+    aggregation.parse::<Aggregation>().map(drop).map_err(|error| bad(format!("aggregation: {error}")))
+}
+
+/// The sandboxes that a batch names, as far as it does.
+fn named(batch: &abi::BatchTaskRequest) -> Vec<SandboxId> {
+    batch.sidecar_endpoints.iter().filter_map(|text| SandboxId::from_endpoint(text).ok()).collect()
 }
 
 /// The request with something harmless in the place of what is sealed, if that is sealed to one of our keys.
@@ -156,7 +183,7 @@ mod tests {
         let each = Resources { cpu_cores: 2, memory_mb: 1_024, disk_gb: 10 };
         let work = Work::Sandboxes { count: 1, each, life: Life::Blocks(7) };
         let found = read_one(0, &request.inputs).unwrap();
-        assert_eq!(found, Asked { job: Job::SandboxCreate, work, sandbox: None });
+        assert_eq!(found, Asked { job: Job::SandboxCreate, work, sandbox: None, tasks_in: Vec::new() });
         assert_eq!(found.room(), Some((1, each)));
     }
 
@@ -208,7 +235,6 @@ mod tests {
         assert_eq!(read_one(0, &theirs.into()), Err(refused.into()));
     }
 
-    /// Also those that are not offered yet: what is read must fit the struct of the job.
     #[test]
     fn every_job_has_its_own_request() {
         let menu = Menu::of("sidecar:1");
@@ -217,8 +243,35 @@ mod tests {
             assert!(refused.message.starts_with("not the canonical ABI encoding of "), "{job:?}: {refused}");
         }
         let none = abi::BatchCreateRequest::default().abi_encode();
-        assert_eq!(read(Job::BatchCreate, &none, (&menu, &[])).unwrap_err().message, "a batch of nothing");
+        assert_eq!(read(Job::BatchCreate, &none, (&menu, &[])).unwrap_err().message, "count: 1 to 200");
         let task = abi::TaskRequest { sidecar_endpoint: SANDBOX.to_string(), max_turns: 4, ..Default::default() };
         assert_eq!(read(Job::Task, &task.abi_encode(), (&menu, &[])).unwrap(), (Work::Turns(4), Some(SANDBOX)));
+    }
+    #[test]
+    fn a_batch_is_as_much_as_its_sandboxes_and_tasks_and_no_more_than_the_contract_takes() {
+        let batch = |count| abi::BatchCreateRequest { count, ..Default::default() }.abi_encode().into();
+        let Work::Sandboxes { count, life, .. } = read_one(20, &batch(200)).unwrap().work else {
+            panic!("no sandboxes")
+        };
+        assert_eq!((count, life), (200, Life::Service));
+        assert_eq!(read_one(20, &batch(201)).unwrap_err(), "bad_request: count: 1 to 200");
+
+        let endpoints = |count: usize| vec![SANDBOX.to_string(); count];
+        let tasks = |count: usize, aggregation: &str| {
+            let (sidecar_endpoints, aggregation) = (endpoints(count), aggregation.to_owned());
+            let batch = abi::BatchTaskRequest { sidecar_endpoints, aggregation, ..Default::default() };
+            read_one(21, &batch.abi_encode().into())
+        };
+        let found = tasks(BATCH_ENDPOINTS_MAX, "majority").unwrap();
+        assert_eq!((found.work, found.tasks_in.len()), (Work::Tasks(128), 128));
+        for (count, aggregation) in [(0, "all"), (BATCH_ENDPOINTS_MAX + 1, "all"), (1, "most")] {
+            assert!(tasks(count, aggregation).is_err(), "{count} {aggregation}");
+        }
+        let batch = abi::BatchExecRequest { aggregation: "all".into(), ..Default::default() };
+        assert!(read_one(22, &batch.abi_encode().into()).is_err());
+        let batch = abi::BatchExecRequest { sidecar_endpoints: endpoints(2), ..batch };
+        assert_eq!(read_one(22, &batch.abi_encode().into()).unwrap().work, Work::Listed);
+        let collect = abi::BatchCollectRequest { batch_id: "b".into() };
+        assert_eq!(read_one(23, &collect.abi_encode().into()).unwrap().work, Work::Listed);
     }
 }

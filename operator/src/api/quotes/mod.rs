@@ -14,10 +14,10 @@ use alloy::primitives::{Address, U256, keccak256};
 use alloy::signers::local::PrivateKeySigner;
 use axum::Json;
 use axum::extract::State;
-use sandbox_fleet::Fleet;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::pricing::{Life, Tariff, Work, price};
 use sandbox_fleet::request::Menu;
+use sandbox_fleet::{Fleet, Unfinished};
 use sandbox_protocol::http::{ErrorBody, QuoteBody, QuoteRequest};
 use sandbox_protocol::{Failure, FailureCode, Job, SandboxId};
 use sandbox_sdk::Chain;
@@ -119,7 +119,10 @@ impl Quoting {
             return Err(ApiError::BadRequest("requester: nobody can redeem a quote of the zero address".into()));
         }
         let seal_keys = self.seal_keys.opening().map_err(|error| ApiError::Internal(Box::new(error)))?;
-        let asked = asked(request.job, &request.inputs, (&self.menu, &seal_keys))?;
+        let mut asked = asked(request.job, &request.inputs, (&self.menu, &seal_keys))?;
+        if let Work::Tasks(_) = asked.work {
+            asked.work = Work::Tasks(self.held(&asked.tasks_in, request.requester).await?);
+        }
         self.has_room(&asked).await?;
         let terms = self.market.terms(request.service, request.job).await.map_err(ApiError::Chain)?;
         let terms = terms.ok_or(ApiError::NoService(request.service))?;
@@ -152,6 +155,19 @@ impl Quoting {
             return Err(Failure::new(FailureCode::NoCapacity, message).into());
         }
         Ok(())
+    }
+
+    /// How many of these sandboxes, each as often as it is named, are here and the customer's.
+    async fn held(&self, named: &[SandboxId], customer: Address) -> Result<u32, ApiError> {
+        let mut held = 0;
+        for id in named {
+            match self.fleet.find(*id, customer).await {
+                Ok(_) => held += 1,
+                Err(Unfinished::Failed(_)) => {}
+                Err(Unfinished::Stopping) => return Err(ApiError::NotReady),
+            }
+        }
+        Ok(held)
     }
 
     /// A job in a sandbox is done by the operator that holds it, for those whom the contract lets ask for it.

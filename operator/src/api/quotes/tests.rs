@@ -267,3 +267,29 @@ async fn a_body_that_does_not_come_is_not_waited_for_for_ever() {
     assert_eq!(desk.post_body(silent).await, refusal(400, "bad_request"));
     assert!(begun.elapsed() >= API_BODY_READ_MAX && begun.elapsed() < API_BODY_READ_MAX + Duration::from_secs(1));
 }
+
+#[tokio::test]
+async fn tasks_of_a_batch_are_priced_by_the_sandboxes_that_are_here_and_the_customers() {
+    let desk = Desk::new();
+    let mut own = sandbox_fleet::fakes::sandbox(9);
+    (own.id, own.owner) = (SANDBOX, CUSTOMER);
+    desk.quoting.fleet.create(own).await.unwrap();
+    let elsewhere = SandboxId { slot: 1, ..SANDBOX };
+    let asked = async |requester, named: &[SandboxId]| {
+        let batch = sandbox_protocol::abi::BatchTaskRequest {
+            sidecar_endpoints: named.iter().map(ToString::to_string).collect(),
+            prompt: "do".into(),
+            aggregation: "all".into(),
+            ..Default::default()
+        };
+        let inputs = alloy::sol_types::SolValue::abi_encode(&batch).into();
+        let request = QuoteRequest { requester, service: SERVICE, job: Job::BatchTask.id(), inputs };
+        desk.post(&request).await.unwrap().price
+    };
+    // Ten turns of a minute each.
+    let task = U256::from(HOUR_WEI).div_ceil(U256::from(6));
+    assert_eq!(asked(CUSTOMER, &[SANDBOX]).await, task);
+    assert_eq!(asked(CUSTOMER, &[SANDBOX, elsewhere, SANDBOX]).await, U256::from(HOUR_WEI).div_ceil(U256::from(3)));
+    assert_eq!(asked(CUSTOMER, &[elsewhere]).await, U256::from(RATE_WEI));
+    assert_eq!(asked(Address::repeat_byte(9), &[SANDBOX]).await, U256::from(RATE_WEI));
+}

@@ -122,13 +122,12 @@ async fn every_move_has_a_sandbox_of_its_own_and_the_result_has_them_in_order() 
     assert_eq!(told.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=11).collect::<Vec<_>>());
     assert_eq!(names(&told).iter().filter(|name| **name == "sandbox_scored").count(), 5);
     assert_eq!(names(&told).last(), Some(&"layer_complete"));
-    let work = work(&order, &conducted, Duration::from_secs(1)).ok().unwrap();
-    let response = TaskResponse::abi_decode(&work.response).unwrap();
-    assert_eq!((response.success, response.error.as_str(), work.limit), (true, "", None));
+    let Held { response, limit, instance } = held(&order, &conducted, Duration::from_secs(1)).ok().unwrap();
+    assert_eq!((response.success, response.error.as_str(), limit), (true, "", None));
     assert_eq!((response.turns_used, response.input_tokens, response.output_tokens), (35, 350, 35));
     let parsed: NegotiationResult = serde_json::from_str(&response.result).unwrap();
     assert_eq!(&parsed, found);
-    assert_eq!(work.instance.unwrap().runtime, "fake");
+    assert_eq!(instance.unwrap().runtime, "fake");
 }
 
 #[tokio::test]
@@ -195,10 +194,9 @@ async fn a_move_that_fails_ends_no_other() {
     assert_eq!(conducted.0.errors, [("m1".to_owned(), "the sandbox does not answer".to_owned())].into());
     assert_eq!(conducted.0.policy_scores[1].total_score, 12);
     hall.until(|hall| !hall.agents.cancelled().is_empty()).await;
-    let work = work(&order, &conducted, Duration::ZERO).ok().unwrap();
-    let response = TaskResponse::abi_decode(&work.response).unwrap();
+    let Held { response, limit, .. } = held(&order, &conducted, Duration::ZERO).ok().unwrap();
     let error = "1 of 2 moves did not come to their end: m1: the sandbox does not answer";
-    assert_eq!((response.success, response.error.as_str(), work.limit), (false, error, None));
+    assert_eq!((response.success, response.error.as_str(), limit), (false, error, None));
     assert!(names(&hall.told()).contains(&"sandbox_failed"));
 }
 
@@ -222,7 +220,7 @@ async fn where_no_move_can_be_argued_about_the_operator_has_failed() {
     hall.world.fail_next([FailureCode::Engine]);
     let order = hall.order(1, 1).await;
     let conducted = hall.conductor.conduct(&order).await.unwrap();
-    let failure = work(&order, &conducted, Duration::ZERO).err().unwrap();
+    let failure = held(&order, &conducted, Duration::ZERO).err().unwrap();
     assert_eq!((failure.code, failure.code.outcome()), (FailureCode::Engine, Outcome::Operator));
     assert!(failure.message.contains("m1: told to fail; nothing is argued about"), "{failure}");
 }
@@ -253,7 +251,7 @@ async fn when_the_time_is_over_there_is_what_there_is() {
     let conducted = hall.conductor.conduct(&order).await.unwrap();
     assert_eq!(conducted.0.policy_scores[0].total_score, 12);
     assert_eq!(conducted.0.errors.keys().collect::<Vec<_>>(), ["m2"]);
-    let work = work(&order, &conducted, Duration::ZERO).ok().unwrap();
-    assert_eq!(work.limit, Some(FailureCode::Timeout));
+    let held = held(&order, &conducted, Duration::ZERO).ok().unwrap();
+    assert_eq!(held.limit, Some(FailureCode::Timeout));
     hall.until(|hall| hall.agents.cancelled() == ["call-7-9-01-m2"]).await;
 }
