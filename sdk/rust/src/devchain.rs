@@ -17,6 +17,7 @@ use alloy::transports::http::reqwest::Url;
 
 use serde_json::json;
 
+use crate::limits::DEV_BLOCKS_AT_ONCE_MAX;
 use crate::operators::Staking;
 
 /// Chain id of the snapshot.
@@ -190,7 +191,13 @@ impl DevChain {
     /// # Errors
     /// [`DevChainError::Setup`].
     pub async fn mine(&self, blocks: u64) -> Result<(), DevChainError> {
-        self.request("anvil_mine", json!([format!("{blocks:#x}")])).await
+        let mut left = blocks;
+        while left > 0 {
+            let some = left.min(DEV_BLOCKS_AT_ONCE_MAX);
+            self.request("anvil_mine", json!([format!("{some:#x}")])).await?;
+            left -= some;
+        }
+        Ok(())
     }
 
     /// Moves the chain's clock `seconds` ahead and mines a block.

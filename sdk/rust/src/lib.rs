@@ -14,8 +14,10 @@
 //! | [`ssh`] | into a sandbox with the SSH programs that one has |
 //! | [`sealing`] | what is not to be public, sealed to who may answer |
 //! | [`answers`] | fetching answers from operators |
+//! | [`batches`] | many sandboxes at once: planned, sent, waited for, proven part by part |
 //! | [`api`] | an operator's API for who signed in |
 //! | [`verify`] | proving them, offline and against the chain |
+//! | [`workflows`] | workflows as chain and operators tell of them; webhooks as their senders sign them |
 //! | [`limits`] | every bound of this client |
 //! | [`devchain`] | a local chain that holds the real Tangle core |
 //!
@@ -23,6 +25,7 @@
 
 pub mod answers;
 pub mod api;
+pub mod batches;
 pub mod calls;
 pub mod chain;
 pub mod contracts;
@@ -37,6 +40,7 @@ pub mod reverts;
 pub mod sealing;
 pub mod ssh;
 pub mod verify;
+pub mod workflows;
 
 pub use chain::{Account, Chain};
 pub use deployment::Deployment;

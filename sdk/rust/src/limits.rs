@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sandbox_protocol::limits::{
     EVENT_HEARTBEAT_S, EXEC_OUTPUT_BYTES_MAX, PROMPT_TIMEOUT_MS_MAX, PTY_WINDOW_BYTES, RUN_BODY_BYTES_MAX,
-    SIGNATURE_LIFETIME_S_MAX, TASK_TIMEOUT_MS_DEFAULT, TASK_TIMEOUT_MS_MAX, WAIT_S_MAX,
+    SIGNATURE_LIFETIME_S_MAX, TASK_TIMEOUT_MS_DEFAULT, TASK_TIMEOUT_MS_MAX, WAIT_S_MAX, WORKFLOW_OUTPUT_BYTES_MAX,
+    WORKFLOW_STEPS_MAX,
 };
 
 /// Length of the name of a host that is connected to over SSH: as long as a name in DNS may be.
@@ -42,6 +43,8 @@ pub const NONCE_TRIES_MAX: usize = 5;
 pub const HOOK_GAS_RESERVE: u64 = 1_100_000;
 /// Blocks looked through around the second in which something is known to have happened.
 pub const LOG_WINDOW_BLOCKS: u64 = 256;
+/// Blocks that one question for the receipts of a call goes over; nodes refuse more than some thousands.
+pub const RECEIPT_SPAN_BLOCKS: u64 = 2_000;
 
 /// Time to connect to an operator.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -49,6 +52,14 @@ pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 pub const ANSWER_GRACE: Duration = Duration::from_secs(15);
 /// Life of a caller's proof: longer than a long-poll, and short enough for clocks that differ by minutes.
 pub const PROOF_LIFETIME_S: u64 = 120;
+/// Seconds in which the contract expects the answers to a batch of commands, and a minute more.
+pub const BATCH_EXEC_ANSWER_S: u64 = 1_860;
+/// The same of a batch of tasks.
+pub const BATCH_TASK_ANSWER_S: u64 = 3_660;
+/// Pause between two looks at a batch that is watched.
+pub const BATCH_WATCH_PAUSE: Duration = Duration::from_secs(2);
+/// Parts of a batch, or rows of its sandboxes, that are asked for at the same time.
+pub const BATCH_ASKED_MAX: usize = 16;
 /// Body of an answer: both streams of a command as hex, twice (as bytes and readable), and the rest.
 pub const ANSWER_BODY_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX + 1024 * 1024;
 /// Time for an operator to answer a question about sandboxes, calls or tokens.
@@ -61,6 +72,15 @@ pub const TOKEN_LEFT_S_MIN: u64 = 30;
 pub const SNAPSHOT_WITHIN: Duration = Duration::from_secs(3_600);
 /// Body of such an answer.
 pub const API_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Outputs of a workflow's step that are as long as one may be.
+pub const WORKFLOW_STEP_OUTPUTS_MAX: usize = 4;
+/// Body of a workflow's run: the outputs of all its steps, twice since JSON writes some letters longer, and the rest.
+pub const WORKFLOW_RUN_BODY_BYTES_MAX: usize =
+    2 * WORKFLOW_STEPS_MAX * WORKFLOW_STEP_OUTPUTS_MAX * WORKFLOW_OUTPUT_BYTES_MAX + API_BODY_BYTES_MAX;
+/// Runs that are shown beside a workflow.
+pub const WORKFLOW_RUNS_SHOWN: u64 = 5;
+/// How long a new workflow's operator is asked for its secret, which it has once it has read the chain.
+pub const HOOK_SECRET_WITHIN: Duration = Duration::from_secs(60);
 /// Pages of one list.
 pub const API_PAGES_MAX: usize = 1_000;
 /// An event of a stream, with what came along with it.
@@ -111,10 +131,13 @@ pub const QUOTE_WITHIN: Duration = Duration::from_secs(20);
 /// Body of a quote.
 pub const QUOTE_BODY_BYTES_MAX: usize = 16 * 1024;
 /// Entries of a page of the contract's lists; its own bound is not lower.
-pub const PAGE_ENTRIES_MAX: u64 = 50;
+pub const PAGE_ENTRIES_MAX: u64 = 100;
 
 const _: () = assert!(QUOTE_SPREAD_S_MAX < QUOTE_AGE_S_MAX);
 const _: () = assert!(PROOF_LIFETIME_S > WAIT_S_MAX && PROOF_LIFETIME_S < SIGNATURE_LIFETIME_S_MAX);
+
+/// Blocks that a local chain is asked for at a time: what it makes within the time for an answer, on a busy machine too.
+pub const DEV_BLOCKS_AT_ONCE_MAX: u64 = 100;
 
 #[cfg(test)]
 mod tests {

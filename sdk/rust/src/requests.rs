@@ -1,6 +1,8 @@
 //! Job inputs, built and bounded. A request that is refused here costs nothing; the same bounds hold at the operator.
 
 mod agents;
+mod batches;
+mod workflows;
 
 use std::collections::BTreeMap;
 
@@ -13,9 +15,11 @@ use sandbox_protocol::limits::{
     MEMORY_MB_MAX, MEMORY_MB_MIN, PROMPT_BYTES_MAX,
 };
 use sandbox_protocol::ssh::PublicKey;
-use sandbox_protocol::{Job, SandboxId};
+use sandbox_protocol::{CallKey, Job, SandboxId};
 
 pub use self::agents::AgentBuilder;
+pub use self::batches::{BatchBuilder, BatchCreateBuilder, batch_collect};
+pub use self::workflows::{BadWorkflow, WorkflowBuilder, cancel_workflow, trigger_workflow};
 
 /// Keys of the environment that carry what the request struct has no field for.
 const IMAGE_KEY: &str = "SANDBOX_IMAGE";
@@ -45,16 +49,25 @@ impl JobRequest {
             Job::Task => abi::decode::<abi::TaskRequest>(&self.inputs).ok()?.sidecar_endpoint,
             Job::SshProvision => abi::decode::<abi::SshProvisionRequest>(&self.inputs).ok()?.sandbox_id,
             Job::SshRevoke => abi::decode::<abi::SshRevokeRequest>(&self.inputs).ok()?.sandbox_id,
+            Job::WorkflowCreate => return workflows::sandbox_of(&self.inputs),
             Job::SandboxCreate
             | Job::BatchCreate
             | Job::BatchTask
             | Job::BatchExec
             | Job::BatchCollect
-            | Job::WorkflowCreate
             | Job::WorkflowTrigger
             | Job::WorkflowCancel => return None,
         };
         SandboxId::from_endpoint(&named).ok()
+    }
+}
+
+impl JobRequest {
+    /// The workflow of `service` that the job is about, whose operator alone can do it.
+    pub fn workflow(&self, service: u64) -> Option<CallKey> {
+        let is_control = matches!(self.job, Job::WorkflowTrigger | Job::WorkflowCancel);
+        let named = abi::decode::<abi::WorkflowControlRequest>(&self.inputs).ok().filter(|_| is_control)?;
+        Some(CallKey { service, call: named.workflow_id })
     }
 }
 
@@ -91,6 +104,17 @@ pub enum RequestError {
     /// The context is not what it must be.
     #[error(transparent)]
     Context(#[from] BadContext),
+    /// A batch of nothing, or of more than one batch may hold.
+    #[error("a batch of {given}, allowed is 1 to {max}")]
+    BatchSize {
+        /// What was given.
+        given: usize,
+        /// The most.
+        max: usize,
+    },
+    /// The workflow is not what it must be.
+    #[error(transparent)]
+    Workflow(#[from] BadWorkflow),
     /// The inputs are too long for a job.
     #[error("the inputs are {0} bytes long, a job takes at most {JOB_INPUT_BYTES_MAX}")]
     TooLarge(usize),
@@ -209,12 +233,17 @@ impl CreateBuilder {
     /// # Errors
     /// [`RequestError`].
     pub fn build(self) -> Result<JobRequest, RequestError> {
+        bounded(Job::SandboxCreate, &self.request()?)
+    }
+
+    /// What is asked for.
+    fn request(self) -> Result<SandboxCreateRequest, RequestError> {
         let mut request = self.request;
         in_range("cpu_cores", request.cpu_cores, 1, CPU_CORES_MAX)?;
         in_range("memory_mb", request.memory_mb, MEMORY_MB_MIN, MEMORY_MB_MAX)?;
         in_range("disk_gb", request.disk_gb, 1, DISK_GB_MAX)?;
         request.env_json = env_json(&self.env)?;
-        bounded(Job::SandboxCreate, &request)
+        Ok(request)
     }
 }
 
@@ -387,7 +416,6 @@ pub fn shell_quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sandbox_protocol::CallKey;
     use sandbox_protocol::abi::decode;
 
     use super::*;

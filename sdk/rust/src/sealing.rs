@@ -1,5 +1,5 @@
 //! Inputs are public on chain, so what a customer confides is sealed to the operators that may answer: those of the service,
-//! or the one that holds the sandbox. Environments and prompts are, unless the account is told otherwise.
+//! the one that holds the sandbox, or those that a batch names. Environments and prompts are, unless the account is told otherwise.
 
 use alloy::primitives::{Address, B256, Bytes};
 use alloy::sol_types::{SolType, SolValue};
@@ -60,23 +60,35 @@ impl Sealing {
 }
 
 impl Account {
-    /// The request as it is sent to the service: with those fields sealed that this account seals.
+    /// The request as it is sent to the service: with those fields sealed that this account seals, to all that may answer.
     ///
     /// # Errors
     /// [`SealingError`].
     pub async fn sealed(&self, service: u64, request: JobRequest) -> Result<JobRequest, SealingError> {
-        let sealing = self.sealing();
-        let mut any = false;
-        let look = &mut |field, text: &mut String| {
-            any |= sealing.seals(field, text);
-            Ok(())
-        };
-        if rewritten(&request, look)?.is_none() || !any {
+        if !self.seals_of(&request)? {
             return Ok(request);
         }
-        let recipients = self.chain().seal_keys(service, &request).await?;
+        let openers = self.chain().openers(service, &request).await?;
+        self.sealed_to(service, request, &openers).await
+    }
+
+    /// As [`Account::sealed`], to these operators: where a quote says who alone answers.
+    ///
+    /// # Errors
+    /// [`SealingError`].
+    pub async fn sealed_to(
+        &self,
+        service: u64,
+        request: JobRequest,
+        openers: &[Address],
+    ) -> Result<JobRequest, SealingError> {
+        if !self.seals_of(&request)? {
+            return Ok(request);
+        }
+        let recipients = self.chain().seal_keys(openers).await?;
         let (chain_id, core) = (self.deployment().chain_id, self.deployment().core);
         let binding = Binding { chain_id, core, service, caller: self.address(), job: request.job.id() };
+        let sealing = self.sealing();
         let inputs = rewritten(&request, &mut |field, text| {
             if sealing.seals(field, text) {
                 let sealed = sealed::seal(text, &recipients, (&binding, field), &mut rand::rng());
@@ -89,24 +101,45 @@ impl Account {
             inputs => Ok(JobRequest { inputs: inputs.unwrap_or(request.inputs), ..request }),
         }
     }
+
+    /// Whether anything of a request is to be sealed.
+    fn seals_of(&self, request: &JobRequest) -> Result<bool, SealingError> {
+        let (sealing, mut any) = (self.sealing(), false);
+        let look = &mut |field, text: &mut String| {
+            any |= sealing.seals(field, text);
+            Ok(())
+        };
+        Ok(rewritten(request, look)?.is_some() && any)
+    }
 }
 
 impl Chain {
-    /// The seal keys of those that may answer: of the sandbox's holder, or of all operators of the service.
-    async fn seal_keys(&self, service: u64, request: &JobRequest) -> Result<Vec<B256>, SealingError> {
+    /// Those that may answer: the sandbox's holder, the operators that a batch is to be made by, or all of the service.
+    async fn openers(&self, service: u64, request: &JobRequest) -> Result<Vec<Address>, SealingError> {
+        let named = match request.job {
+            Job::BatchCreate => abi::decode(&request.inputs).map(|batch: abi::BatchCreateRequest| batch.operators),
+            _ => Ok(Vec::new()),
+        };
+        let named = named.unwrap_or_default();
+        if !named.is_empty() {
+            return Ok(named);
+        }
         let holder = match request.sandbox() {
             Some(sandbox) => Some(self.sandbox(sandbox).await?.operator).filter(|holder| !holder.is_zero()),
             None => None,
         };
-        let operators = match holder {
-            Some(holder) => vec![holder],
-            None => self.operators(service).await?,
-        };
+        match holder {
+            Some(holder) => Ok(vec![holder]),
+            None => Ok(self.operators(service).await?),
+        }
+    }
+
+    async fn seal_keys(&self, operators: &[Address]) -> Result<Vec<B256>, SealingError> {
         let mut keys = Vec::with_capacity(operators.len());
         for operator in operators {
-            let key = self.operator(operator).await?.sealKey;
+            let key = self.operator(*operator).await?.sealKey;
             if key.is_zero() {
-                return Err(SealingError::NoKey(operator));
+                return Err(SealingError::NoKey(*operator));
             }
             keys.push(key);
         }

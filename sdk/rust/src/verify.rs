@@ -13,7 +13,7 @@ use sandbox_protocol::{CallKey, Job};
 use tokio::time::Instant;
 
 use crate::chain::pause::Pause;
-use crate::chain::{Chain, ReadError, SubmittedJob};
+use crate::chain::{Chain, ReadError, Recorded, SubmittedJob};
 
 /// What a receipt must name to be the answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +154,7 @@ pub fn matches(answer: &AnswerBody, expected: &Expectation) -> Result<(), Unprov
     same("inputs", expected.inputs_hash, receipt.inputs_hash)
 }
 
-/// Checks that the chain has recorded what the receipt says.
+/// Checks that the chain has recorded what the receipt says. Of a batch every operator has a record of its own.
 ///
 /// # Errors
 /// [`Unproven::NoCall`], [`Unproven::NotSettled`], [`Unproven::OtherRecord`], [`Unproven::Read`].
@@ -162,12 +162,37 @@ pub async fn settled(chain: &Chain, answer: &AnswerBody) -> Result<(), Unproven>
     let receipt = &answer.receipt.receipt;
     let key = receipt.key();
     let record = chain.assignment(key).await?.ok_or(Unproven::NoCall(key))?;
+    if record.parts != 0 {
+        return part_settled(chain, answer).await;
+    }
     if !record.answered {
         return Err(Unproven::NotSettled(key));
     }
     recorded("operator", record.operator, receipt.operator)?;
     recorded("outcome", record.outcome, receipt.outcome)?;
     recorded("response", record.responseHash, receipt.response_hash)?;
+    recorded("detail", record.detail, receipt.detail)
+}
+
+async fn part_settled(chain: &Chain, answer: &AnswerBody) -> Result<(), Unproven> {
+    let receipt = &answer.receipt.receipt;
+    let key = receipt.key();
+    let answered = chain.parts(key).await?.iter().filter(|part| part.answered).count();
+    let since = chain.submission(key).await?.ok_or(Unproven::NoInputs(key))?.block;
+    let records = chain.recorded(key, since, answered).await?;
+    let own = records.iter().find(|record| record.operator == receipt.operator);
+    agrees(answer, own.ok_or(Unproven::NotSettled(key))?)
+}
+
+/// Checks that a record of the chain is of this answer.
+///
+/// # Errors
+/// [`Unproven::OtherRecord`] with the first thing that differs.
+pub fn agrees(answer: &AnswerBody, record: &Recorded) -> Result<(), Unproven> {
+    let receipt = &answer.receipt.receipt;
+    recorded("operator", record.operator, receipt.operator)?;
+    recorded("outcome", record.outcome, receipt.outcome)?;
+    recorded("response", record.response_hash, receipt.response_hash)?;
     recorded("detail", record.detail, receipt.detail)
 }
 
@@ -192,7 +217,15 @@ pub async fn wait_until_settled(chain: &Chain, answer: &AnswerBody, bound: Durat
 /// [`Unproven`] with the first thing that does not hold.
 pub async fn on_chain(chain: &Chain, answer: &AnswerBody) -> Result<(), Unproven> {
     offline(answer)?;
-    matches(answer, &Expectation::of_call(chain, answer.receipt.receipt.key()).await?)?;
+    let receipt = &answer.receipt.receipt;
+    let mut expected = Expectation::of_call(chain, receipt.key()).await?;
+    if expected.operator.is_zero() {
+        // A batch: it is for each of its operators to answer its part.
+        let parts = chain.parts(receipt.key()).await?;
+        let own = parts.iter().find(|part| part.operator == receipt.operator).or(parts.first());
+        expected.operator = own.map_or(expected.operator, |part| part.operator);
+    }
+    matches(answer, &expected)?;
     settled(chain, answer).await
 }
 

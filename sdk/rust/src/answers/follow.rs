@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use alloy::primitives::Address;
 use sandbox_protocol::CallKey;
 use sandbox_protocol::agent::event::RunEvent;
 
@@ -25,6 +26,8 @@ pub enum CallTold {
 pub struct CallEvents<'a> {
     answers: &'a Answers,
     key: CallKey,
+    /// Who is to tell; by itself the one that must answer.
+    teller: Option<Address>,
     frames: Option<Frames>,
     /// Id of the last frame, for the operator to go on behind it.
     last_id: Option<String>,
@@ -45,7 +48,16 @@ const STATES: [&str; 4] = ["queued", "running", "answered", "settled"];
 impl Answers {
     /// What is told of a call until it is answered. Fetch the answer itself beside it.
     pub fn follow(&self, key: CallKey) -> CallEvents<'_> {
-        CallEvents { answers: self, key, frames: None, last_id: None, heard: Heard::default(), tries: 0 }
+        self.told_by(None, key)
+    }
+
+    /// What one operator tells of its part of a batch until it has answered.
+    pub fn follow_part(&self, key: CallKey, operator: Address) -> CallEvents<'_> {
+        self.told_by(Some(operator), key)
+    }
+
+    fn told_by(&self, teller: Option<Address>, key: CallKey) -> CallEvents<'_> {
+        CallEvents { answers: self, key, teller, frames: None, last_id: None, heard: Heard::default(), tries: 0 }
     }
 }
 
@@ -74,7 +86,10 @@ impl CallEvents<'_> {
 
     async fn step(&mut self) -> Result<Option<CallTold>, AnswerError> {
         if self.frames.is_none() {
-            let operator = self.answers.operator_of(self.key).await?;
+            let operator = match self.teller {
+                Some(operator) => self.answers.operator_at(operator).await?,
+                None => self.answers.operator_of(self.key).await?,
+            };
             self.frames = Some(operator.follow(self.key, self.last_id.as_deref()).await?);
         }
         while let Some(frames) = &mut self.frames {

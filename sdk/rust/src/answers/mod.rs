@@ -212,6 +212,20 @@ impl Answers {
         Ok(body)
     }
 
+    /// What one operator answers to its part of a batch, waited for at most `wait`; `None` while it has nothing. It is handed on
+    /// as it came.
+    pub(crate) async fn look_at_part(
+        &self,
+        key: CallKey,
+        operator: Address,
+        wait: Duration,
+    ) -> Result<Option<AnswerBody>, AnswerError> {
+        match self.operator_at(operator).await?.look(key, wait, CallStatus::Answered).await? {
+            Look::Body(body) => Ok(body.answer),
+            Look::NotNow(error) => Err(error),
+        }
+    }
+
     async fn prove_from_chain(&self, body: &CallBody) -> Result<(), AnswerError> {
         if self.proof == Proof::Waived || body.answer.is_none() {
             return Ok(());
@@ -262,11 +276,14 @@ impl Answers {
     }
 
     async fn operator_of(&self, key: CallKey) -> Result<Operator<'_>, AnswerError> {
-        let chain = self.account.chain();
-        let assignment = chain.assignment(key).await?.ok_or(AnswerError::NoCall(key))?;
-        let url = chain.operator(assignment.operator).await?.apiUrl;
-        Operator::new(&self.http, &self.account, (assignment.operator, url.clone()))
-            .ok_or(AnswerError::NoUrl { operator: assignment.operator, url })
+        let assignment = self.account.chain().assignment(key).await?.ok_or(AnswerError::NoCall(key))?;
+        self.operator_at(assignment.operator).await
+    }
+
+    async fn operator_at(&self, operator: Address) -> Result<Operator<'_>, AnswerError> {
+        let url = self.account.chain().operator(operator).await?.apiUrl;
+        let found = Operator::new(&self.http, &self.account, (operator, url.clone()));
+        found.ok_or(AnswerError::NoUrl { operator, url })
     }
 }
 

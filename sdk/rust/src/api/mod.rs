@@ -6,12 +6,14 @@ mod events;
 pub mod inside;
 mod sign_in;
 pub(crate) mod sse;
+mod workflows;
 
 use std::time::Duration;
 
 use alloy::primitives::Address;
 use reqwest::{Method, RequestBuilder, Response};
 use sandbox_protocol::SandboxId;
+use sandbox_protocol::batch::{BatchId, BatchReport, BatchStatus};
 use sandbox_protocol::holdings::{
     CallsBody, CallsQuery, EventsQuery, ResumeBody, SandboxBody, SandboxesBody, SandboxesQuery, SnapshotBody,
     SnapshotRequest, SshBody, SshKeyQuery, SshKeyRequest, SshKeysBody,
@@ -26,6 +28,7 @@ use crate::limits::{API_ACT_WITHIN, API_BODY_BYTES_MAX, API_PAGES_MAX, API_WITHI
 pub use events::{Events, Heard};
 pub use reqwest::Body as Upload;
 pub use sign_in::sign_in;
+pub use workflows::RunChanges;
 
 /// A session with one operator.
 #[derive(Debug, Clone)]
@@ -243,6 +246,23 @@ impl Session {
         self.answer(self.request(Method::GET, "/v1/calls").query(query)).await
     }
 
+    /// Where a batch of one's own is at this operator, as it is now; one that it has no part of is `unknown`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn batch(&self, service: u64, id: &BatchId) -> Result<BatchReport, ApiError> {
+        let request = self.request(Method::GET, &format!("/v1/services/{service}/batches/{id}"));
+        let report: BatchReport = match self.answer(request).await {
+            Err(ApiError::Refused { status: 404, .. }) => {
+                let (parts, others) = (Vec::new(), Vec::new());
+                return Ok(BatchReport { batch_id: id.clone(), service, status: BatchStatus::Unknown, parts, others });
+            }
+            report => report?,
+        };
+        let is_of_it = report.service == service && report.batch_id == *id;
+        if is_of_it { Ok(report) } else { Err(self.garbled("a report of another batch")) }
+    }
+
     /// One's tokens here that are good now.
     ///
     /// # Errors
@@ -304,20 +324,33 @@ async fn send(url: &str, request: RequestBuilder) -> Result<Response, ApiError> 
     request.send().await.map_err(|source| unreachable(url, source))
 }
 
-async fn answer<T: DeserializeOwned>(url: &str, request: RequestBuilder) -> Result<T, ApiError> {
-    let body = body_of(url, send(url, request).await?).await?;
+pub(crate) async fn answer<T: DeserializeOwned>(url: &str, request: RequestBuilder) -> Result<T, ApiError> {
+    answer_within(url, request, API_BODY_BYTES_MAX).await
+}
+
+/// The answer, of at most so many bytes.
+async fn answer_within<T: DeserializeOwned>(
+    url: &str,
+    request: RequestBuilder,
+    bytes_max: usize,
+) -> Result<T, ApiError> {
+    let body = body_within(url, send(url, request).await?, bytes_max).await?;
     let garbled = |error: serde_json::Error| ApiError::Garbled { url: url.to_owned(), why: error.to_string() };
     serde_json::from_slice(&body).map_err(garbled)
 }
 
 /// The whole body of a good answer; the refusal in any other.
-async fn body_of(url: &str, mut response: Response) -> Result<Vec<u8>, ApiError> {
+async fn body_of(url: &str, response: Response) -> Result<Vec<u8>, ApiError> {
+    body_within(url, response, API_BODY_BYTES_MAX).await
+}
+
+async fn body_within(url: &str, mut response: Response, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
     let status = response.status();
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|source| unreachable(url, source))? {
         body.extend_from_slice(&chunk);
-        if body.len() > API_BODY_BYTES_MAX {
-            let why = format!("more than {API_BODY_BYTES_MAX} bytes");
+        if body.len() > bytes_max {
+            let why = format!("more than {bytes_max} bytes");
             return Err(ApiError::Garbled { url: url.to_owned(), why });
         }
     }

@@ -190,7 +190,7 @@ impl Account {
     }
 
     /// Sees to it that the core can take `cost`; gives the native coin that must go along with the call.
-    async fn provide(&self, cost: Cost) -> Result<U256, CustomerError> {
+    pub(crate) async fn provide(&self, cost: Cost) -> Result<U256, CustomerError> {
         if cost.is_native() || cost.amount.is_zero() {
             return Ok(cost.amount);
         }

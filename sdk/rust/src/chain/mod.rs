@@ -9,6 +9,7 @@ mod broadcast;
 mod customer;
 pub(crate) mod pause;
 mod reads;
+mod receipts;
 mod views;
 
 use alloy::primitives::Address;
@@ -29,6 +30,7 @@ pub use again::{AskAgain, AskingAgain};
 pub use broadcast::Patience;
 pub use customer::{CustomerError, RequestedService, SubmittedJob, is_active};
 pub use reads::{ReadError, Submission};
+pub use receipts::Recorded;
 pub use views::Cost;
 
 /// A blueprint that was found where its addresses say.

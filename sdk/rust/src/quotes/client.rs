@@ -137,17 +137,19 @@ impl Quotes {
         &self.account
     }
 
-    /// Asks the operators of the service that can do the job, in the chain's order: one in a sandbox, its holder alone.
+    /// Asks the operators of the service that can do the job, in the chain's order: one in a sandbox or about a workflow, its
+    /// operator alone.
     ///
     /// # Errors
     /// [`AskError::Service`], [`AskError::Read`].
     pub async fn of_service(&self, service: u64, request: &JobRequest) -> Result<Vec<Asked>, AskError> {
         let chain = self.account.chain();
-        let holder = match request.sandbox() {
-            Some(sandbox) => Some(chain.sandbox(sandbox).await?.operator).filter(|holder| !holder.is_zero()),
-            None => None,
+        let holder = match (request.sandbox(), request.workflow(service)) {
+            (Some(sandbox), _) => Some(chain.sandbox(sandbox).await?.operator),
+            (None, Some(workflow)) => chain.workflow(workflow).await?.map(|(row, _)| row.operator),
+            (None, None) => None,
         };
-        let operators = match holder {
+        let operators = match holder.filter(|holder| !holder.is_zero()) {
             Some(holder) => vec![holder],
             None => chain.operators(service).await?,
         };

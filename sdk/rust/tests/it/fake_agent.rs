@@ -262,12 +262,12 @@ pub(crate) fn done(result: &str) -> RunReply {
     RunReply { success: true, result: result.into(), session_id: "s1".into(), turns_used: 1, ..RunReply::default() }
 }
 
-fn frame(event: &RunEvent) -> String {
+pub(crate) fn frame(event: &RunEvent) -> String {
     format!("event: {}\nid: {}\ndata: {}\n\n", event.told.name(), event.seq, serde_json::json!(event))
 }
 
 /// Head and body of a request; `None` where the connection closes before.
-async fn read(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+pub(crate) async fn read(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
@@ -279,11 +279,12 @@ async fn read(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     Some((head, body))
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+    fields.find_map(|(field, value)| field.eq_ignore_ascii_case(name).then_some(value))
 }
 
-async fn answer(stream: &mut TcpStream, status: u16, body: &impl Serialize) {
+pub(crate) async fn answer(stream: &mut TcpStream, status: u16, body: &impl Serialize) {
     write(stream, status, &serde_json::to_string(body).unwrap()).await;
 }
 
@@ -291,7 +292,7 @@ async fn refuse(stream: &mut TcpStream) {
     write(stream, 404, r#"{"code":"unknown_run","message":"no such run","retryable":false}"#).await;
 }
 
-async fn write(stream: &mut TcpStream, status: u16, body: &str) {
+pub(crate) async fn write(stream: &mut TcpStream, status: u16, body: &str) {
     let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
     // Who asked may have left.
     stream.write_all((head + body).as_bytes()).await.unwrap_or_default();

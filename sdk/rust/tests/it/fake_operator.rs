@@ -104,14 +104,14 @@ pub(crate) async fn is_agents(request: &str, account: &Account) -> bool {
     [Job::Prompt.id(), Job::Task.id()].contains(&submission.job)
 }
 
-fn key_in(request: &str) -> CallKey {
+pub(crate) fn key_in(request: &str) -> CallKey {
     let path = request.split_whitespace().nth(1).unwrap();
     let words: Vec<_> = path.split(['/', '?']).collect();
     assert!(matches!(words[..], ["", "v1", "services", _, "calls", _, _]), "{path}");
     CallKey { service: words[3].parse().unwrap(), call: words[5].parse().unwrap() }
 }
 
-fn is_proven(request: &str, account: &Account, key: CallKey) -> bool {
+pub(crate) fn is_proven(request: &str, account: &Account, key: CallKey) -> bool {
     let line = request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap();
     let proof: CallerProof = line.parse().unwrap();
     let CallKey { service, call } = key;
@@ -183,12 +183,24 @@ fn by_rote(key: CallKey, job: Job, inputs: &[u8], binding: &Binding) -> (Option<
             let response = negotiated(&opened(inputs, binding));
             (None, response.abi_encode().into())
         }
+        Job::WorkflowCreate | Job::WorkflowTrigger | Job::WorkflowCancel => controlled(key, job, inputs),
         _ => run(&opened(inputs, binding)),
     }
 }
 
+/// A workflow begins as active; every firing is its first run.
+fn controlled(key: CallKey, job: Job, inputs: &[u8]) -> (Option<FailureCode>, Bytes) {
+    let named = || abi::decode::<abi::WorkflowControlRequest>(inputs).unwrap().workflow_id;
+    let (workflow_id, status) = match job {
+        Job::WorkflowCreate => (key.call, "active"),
+        Job::WorkflowTrigger => (named(), "run 1 running"),
+        _ => (named(), "cancelled"),
+    };
+    (None, abi::WorkflowCreateResponse { workflow_id, status: status.into() }.abi_encode().into())
+}
+
 /// The request, with what was sealed in it opened.
-fn opened<T>(inputs: &[u8], binding: &Binding) -> T
+pub(crate) fn opened<T>(inputs: &[u8], binding: &Binding) -> T
 where
     T: Sealable + SolValue + From<<T::SolType as SolType>::RustType>,
 {

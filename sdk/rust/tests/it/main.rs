@@ -4,10 +4,13 @@
 
 mod agents;
 mod answers;
+mod batches;
 mod chain;
 mod command_line;
 mod deploy;
 mod desk;
 mod fake_agent;
 mod fake_operator;
+mod fake_workflows;
+mod workflows;
 mod world;

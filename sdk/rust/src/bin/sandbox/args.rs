@@ -1,25 +1,35 @@
 //! The command line.
 
 mod agents;
+mod batch;
+mod held;
 mod inside;
 mod ssh;
 mod words;
+mod workflows;
 
 use std::path::PathBuf;
 
 use alloy::primitives::{Address, B256, Bytes};
 use alloy::transports::http::reqwest::Url;
 use clap::{Parser, Subcommand};
-use sandbox_protocol::session::Scope;
 use sandbox_protocol::{CallKey, Job, SandboxId};
 
 pub(crate) use self::agents::{
     AgentArgs, ApprovalArgs, NegotiateArgs, PromptArgs, RunsArgs, SessionsArgs, TaskArgs, answer_within,
 };
+pub(crate) use self::batch::{
+    BatchCollectArgs, BatchCommand, BatchCreateArgs, BatchExecArgs, BatchShowArgs, BatchTaskArgs, BatchWorkArgs,
+};
+pub(crate) use self::held::{EventsArgs, ListArgs, LoginArgs, WhereArgs};
 pub(crate) use self::inside::{ExecArgs, FilesCommand, KillArgs, PortArgs, ShellArgs};
 pub(crate) use self::ssh::{CpArgs, IdentityArgs, SshArgs, SshConfigArgs, SshKeyCommand};
 pub(crate) use self::words::call_key;
 use self::words::{job, sandbox, variable};
+pub(crate) use self::workflows::{
+    TriggerArgs, WorkflowArgs, WorkflowCommand, WorkflowCreateArgs, WorkflowJobArgs, WorkflowLogsArgs,
+    WorkflowRunsArgs, WorkflowTriggerArgs,
+};
 use crate::commands::DeployArgs;
 
 /// Seconds after which the core lets nobody approve a request any more.
@@ -37,7 +47,7 @@ Settings (an option wins over its variable):
 
 Exit codes:
     0  done                     2  wrong usage or settings
-  118  the agent ended without success
+  118  the agent, a run of a workflow, or an item of a batch ended without success
   119  answer not proven      120  local trouble: files, output
   121  refused on chain       122  not done, the caller's matter
   123  not done, the operator's matter
@@ -98,6 +108,9 @@ pub(crate) enum Command {
         /// Id of the execution
         execution: String,
     },
+    /// Create many sandboxes, do one thing in many, and see what came of it at all operators
+    #[command(subcommand)]
+    Batch(BatchCommand),
     /// Ask the agent of a sandbox for one turn, and see what it says as it does
     Prompt(Box<PromptArgs>),
     /// Have the agent of a sandbox work on a task until it is done
@@ -142,6 +155,9 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Delete a sandbox and everything in it
     Rm(RemoveArgs),
+    /// Create workflows, run them, see what fires them and how they go
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// Sign in to the operators of a service
     Login(LoginArgs),
     /// List one's sandboxes
@@ -220,7 +236,7 @@ pub(crate) struct AnswerArgs {
 }
 
 /// What a sandbox is to be like.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct SpecArgs {
     /// Processor cores; 0 is the operator's default, as in the next three
     #[arg(long, default_value_t = 0, value_name = "CORES")]
@@ -390,57 +406,6 @@ pub(crate) struct RestoreArgs {
     pub(crate) snapshot: String,
     #[command(flatten)]
     pub(crate) create: CreateArgs,
-}
-
-/// Which operators are asked.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct WhereArgs {
-    /// Service whose operators are asked
-    #[arg(long, value_name = "ID")]
-    pub(crate) service: Option<u64>,
-    /// One operator, instead of those of a service
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "service")]
-    pub(crate) operator: Option<Address>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct LoginArgs {
-    #[command(flatten)]
-    pub(crate) place: WhereArgs,
-    /// What the token opens: calls:read, sandboxes:read, sandboxes:write, sandboxes:exec, sandboxes:files, sandboxes:pty,
-    /// sandboxes:ports, sandboxes:ssh, events:read; default: all
-    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
-    pub(crate) scopes: Vec<Scope>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) place: WhereArgs,
-    /// Also those that ended lately
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Only those in this phase
-    #[arg(long)]
-    pub(crate) phase: Option<String>,
-    /// Only those with this label
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    pub(crate) label: Option<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct EventsArgs {
-    #[command(flatten)]
-    pub(crate) place: WhereArgs,
-    /// Of one sandbox only
-    #[arg(value_name = "ID", value_parser = sandbox)]
-    pub(crate) sandbox: Option<SandboxId>,
-    /// Go on with what happens; without it everything that is kept is printed
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-    /// Begin behind the event of this number
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) after: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -12,6 +12,7 @@ use sandbox_protocol::{FailureCode, Outcome};
 use sandbox_sdk::answers::AnswerError;
 use sandbox_sdk::api::ApiError;
 use sandbox_sdk::api::inside::OpenError;
+use sandbox_sdk::batches::BatchError;
 use sandbox_sdk::chain::{ConnectError, CustomerError, ReadError, SendError};
 use sandbox_sdk::deploy::{AmountError, AssetError, DeployError, PriceError, ReleaseError};
 use sandbox_sdk::deployment::DeploymentError;
@@ -20,6 +21,7 @@ use sandbox_sdk::requests::RequestError;
 use sandbox_sdk::sealing::SealingError;
 use sandbox_sdk::ssh::SshError;
 use sandbox_sdk::verify::Unproven;
+use sandbox_sdk::workflows::WorkflowError;
 
 /// Kinds of failures. The numbers are documented in `args`; none of them is one that shells give by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,6 +304,26 @@ impl From<AnswerError> for Failure {
     }
 }
 
+impl From<BatchError> for Failure {
+    fn from(error: BatchError) -> Self {
+        let code = match error {
+            BatchError::Read(error) => return error.into(),
+            BatchError::Request(error) => return error.into(),
+            BatchError::Sealing(error) => return error.into(),
+            BatchError::Customer(error) => return error.into(),
+            BatchError::Ask(error) => return error.into(),
+            BatchError::Answer(error) => return error.into(),
+            BatchError::Api(error) => return error.into(),
+            BatchError::NotOfService { .. } => "not_of_service",
+            BatchError::NoRoom { .. } => "no_room",
+            BatchError::Unquoted { .. } | BatchError::Nobody(_) => "no_quote",
+            BatchError::NoSandbox(_) => "no_sandbox",
+            BatchError::Unknown { .. } | BatchError::NotABatch(_) => "no_batch",
+        };
+        Self::new(Exit::Refused, code, &error, false)
+    }
+}
+
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         let retryable = error.retryable();
@@ -343,6 +365,17 @@ impl From<FspError> for Failure {
             _ => (Exit::Unavailable, "operator"),
         };
         Self::new(exit, code, &error, retryable)
+    }
+}
+
+impl From<WorkflowError> for Failure {
+    fn from(error: WorkflowError) -> Self {
+        match error {
+            WorkflowError::Read(error) => error.into(),
+            WorkflowError::None(_) => Self::new(Exit::Refused, "no_workflow", &error, false),
+            WorkflowError::Lost(_) => Self::new(Exit::Unavailable, "chain", &error, true),
+            WorkflowError::Changed(_) => Self::new(Exit::Unproven, "unproven", &error, false),
+        }
     }
 }
 

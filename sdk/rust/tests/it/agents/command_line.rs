@@ -187,7 +187,7 @@ async fn without_anybody_the_default_stands() {
 }
 
 /// Both ends of a new terminal.
-fn pty() -> (File, File) {
+pub(crate) fn pty() -> (File, File) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
@@ -197,7 +197,7 @@ fn pty() -> (File, File) {
 }
 
 /// Reads a terminal until this is on it.
-fn read_until(master: &mut File, text: &str) -> String {
+pub(crate) fn read_until(master: &mut File, text: &str) -> String {
     let (mut seen, mut piece) = (String::new(), [0; 1_024]);
     while !seen.contains(text) {
         let read = master.read(&mut piece).unwrap();
@@ -229,7 +229,7 @@ async fn a_person_at_a_terminal_is_asked() {
 }
 
 /// The program with its stderr, once it has said this.
-async fn once_said(mut child: Child, text: &str) -> (Child, BufReader<ChildStderr>) {
+pub(crate) async fn once_said(mut child: Child, text: &str) -> (Child, BufReader<ChildStderr>) {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     said(&mut stderr, text).await;
     (child, stderr)
@@ -243,7 +243,7 @@ async fn said(stderr: &mut BufReader<ChildStderr>, text: &str) {
     }
 }
 
-fn interrupt(child: &Child) {
+pub(crate) fn interrupt(child: &Child) {
     let pid = Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
 }

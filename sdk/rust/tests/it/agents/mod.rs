@@ -1,6 +1,6 @@
 //! Prompts, tasks and negotiations: what the client makes of them, and the program.
 
-mod command_line;
+pub(crate) mod command_line;
 
 use alloy::primitives::Address;
 use sandbox_protocol::agent::event::Told;
@@ -14,7 +14,7 @@ use crate::fake_agent::{FakeAgent, Faults, Step, done};
 
 const SANDBOX: SandboxId = SandboxId { origin: CallKey { service: 1, call: 9 }, slot: 0 };
 
-pub(super) fn token() -> TokenBody {
+pub(crate) fn token() -> TokenBody {
     TokenBody {
         token: "t".into(),
         id: "i".into(),

@@ -1,6 +1,7 @@
 //! One function per command: build the request, let the library do it, print.
 
 mod agents;
+mod batch;
 mod call;
 mod deploy;
 mod executions;
@@ -16,6 +17,7 @@ mod sessions;
 mod shell;
 mod ssh;
 mod streams;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,7 @@ pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) 
         Command::Run(args) => sandboxes::run(args, settings, output).await,
         Command::Exec(args) => executions::exec(args, settings, output).await,
         Command::Logs { id, execution } => executions::logs((id, &execution), settings, output).await,
+        Command::Batch(command) => batch::run(command, settings, output).await,
         Command::Prompt(args) => agents::prompt(*args, settings, output).await,
         Command::Task(args) => agents::task(*args, settings, output).await,
         Command::Negotiate(args) => negotiate::negotiate(*args, settings, output).await,
@@ -53,6 +56,7 @@ pub(crate) async fn run(command: Command, settings: &Settings, output: &Output) 
         Command::Snapshot(args) => sandboxes::snapshot(args, settings, output).await,
         Command::Restore(args) => sandboxes::restore(args, settings, output).await,
         Command::Rm(args) => sandboxes::remove(args, settings, output).await,
+        Command::Workflow(command) => workflows::run(command, settings, output).await,
         Command::Login(args) => sessions::login(args, settings, output).await,
         Command::Ls(args) => holdings::list(args, settings, output).await,
         Command::Show { id } => holdings::show(id, settings, output).await,

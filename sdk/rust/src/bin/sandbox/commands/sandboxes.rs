@@ -214,7 +214,7 @@ pub(super) async fn awaited(
 }
 
 /// Prints the response of a done job; an answer of another outcome is this run's failure.
-fn finish<T>(body: &CallBody, output: &Output, text: impl FnOnce(T) -> String) -> Result<ExitCode, Failure>
+pub(super) fn finish<T>(body: &CallBody, output: &Output, text: impl FnOnce(T) -> String) -> Result<ExitCode, Failure>
 where
     T: alloy::sol_types::SolValue + From<<T::SolType as alloy::sol_types::SolType>::RustType>,
 {

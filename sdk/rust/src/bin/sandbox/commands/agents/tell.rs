@@ -106,6 +106,10 @@ fn line(told: &Told) -> Option<String> {
         Told::LayerComplete { total_policies_scored, .. } => {
             format!("all moves are through, {total_policies_scored} scored")
         }
+        Told::BatchItem { index, state, message } => {
+            let why = message.as_deref().map(|message| format!(": {}", shown(message))).unwrap_or_default();
+            format!("item {index} {}{why}", state.name())
+        }
         Told::MoveDone { move_id } => format!("{move_id} has ended"),
         Told::Message { .. } | Told::Reasoning { .. } | Told::Usage { .. } | Told::Done { .. } => return None,
     })
