@@ -1,8 +1,10 @@
 //! Promises to customers and operators, kept over the real Tangle core, the real engine and the shipped command line.
 
 mod agents;
+mod all_jobs;
 mod alone;
 mod api;
+mod batches;
 mod chain_faults;
 mod clock;
 mod contract;
@@ -32,4 +34,5 @@ mod start;
 mod sweep;
 mod terms;
 mod upgrade;
+mod workflows;
 mod world;

@@ -112,6 +112,11 @@ impl FaultyNode {
         *self.shared.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
     }
 
+    /// How many requests came so far.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+
     /// How many requests failed so far.
     pub fn faults(&self) -> u64 {
         self.shared.faults.load(Ordering::Relaxed)

@@ -4,17 +4,21 @@
 //! what somebody else runs on the machine. Ports and directories are chosen free.
 
 pub mod actors;
+pub mod all_jobs;
 pub mod client;
 pub mod clock;
 pub mod engine;
 pub mod faults;
 pub mod faulty_rpc;
+pub mod flows;
 pub mod ground;
 pub mod hooks;
 pub mod models;
 pub mod node;
+pub mod parts;
 pub mod programs;
 pub mod purses;
+pub mod requests;
 pub mod stage;
 pub mod tangle;
 pub mod wait;

@@ -12,7 +12,7 @@ use crate::tidy::source::{Source, for_tests, is_test_attribute};
 const ENVIRONMENT: [&str; 2] = ["process/src/source.rs", "build/protobuf-src/src/lib.rs"];
 const ENVIRONMENT_CALLS: [&str; 4] = ["var", "var_os", "vars", "vars_os"];
 /// Where JSON without a type may stand: the files that turn it into types, or types into it.
-const JSON_RIMS: [&str; 19] = [
+const JSON_RIMS: [&str; 22] = [
     "agent/src/detail.rs",
     "agent/src/memory/",
     "agent/src/model.rs",
@@ -25,8 +25,11 @@ const JSON_RIMS: [&str; 19] = [
     "tests/provider/",
     "protocol/src/fsp/wire.rs",
     "protocol/src/http.rs",
+    "protocol/src/workflow/",
     "sdk/rust/src/bin/sandbox/commands/agents/context.rs",
+    "sdk/rust/src/bin/sandbox/commands/workflows/held.rs",
     "sdk/rust/src/devchain.rs",
+    "sdk/rust/src/requests/workflows.rs",
     "sdk/rust/src/reverts/mod.rs",
     "operator/src/api/",
     "operator/src/config/agents.rs",
@@ -41,12 +44,11 @@ const CELLS: [&str; 9] =
 /// Macros that declare changeable statics.
 const CELL_MACROS: [&str; 2] = ["lazy_static", "thread_local"];
 /// Each outside library and the folders that may name it.
-const LIBRARIES: [(&str, &[&str]); 9] = [
+const LIBRARIES: [(&str, &[&str]); 8] = [
     ("bollard", &["operator/src/docker"]),
     ("sled", &["operator/src/records"]),
     ("axum", &["agentd/src/http", "operator/src/admin", "operator/src/api", "sidecar/src/http", "tests/provider"]),
     ("genai", &["agent/src/provider"]),
-    ("bm25", &["agent/src/memory"]),
     ("bpe_openai", &["agent/src/memory"]),
     ("russh", &["gateway"]),
     (

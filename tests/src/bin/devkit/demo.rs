@@ -78,7 +78,8 @@ fn refused(output: Output) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("sandbox: ").to_owned())
 }
 
-fn nothing_left(run_dir: &std::path::Path) -> Result<()> {
+/// Fails where anything of a node is left that is no more.
+pub(crate) fn nothing_left(run_dir: &std::path::Path) -> Result<()> {
     let containers = engine::containers(run_dir)?;
     let volumes = engine::volumes(run_dir)?;
     let mounts = std::fs::read_to_string("/proc/mounts")?;

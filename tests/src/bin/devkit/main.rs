@@ -1,5 +1,6 @@
 //! What `cargo xtask demo|devnet|bench` run: the same ground as the tests, shown to people.
 
+mod all_jobs;
 mod bench;
 mod demo;
 mod devnet;
@@ -20,7 +21,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// A customer's journey on a local chain, each step timed.
-    Demo,
+    Demo {
+        /// Instead: every job there is, done by three operators, and every reserved id refused.
+        #[arg(long)]
+        all_jobs: bool,
+    },
     /// A local network that stays up until Ctrl-C.
     Devnet,
     /// Measures; one line of JSON per figure on standard output.
@@ -30,7 +35,8 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Demo => demo::run().await,
+        Command::Demo { all_jobs: false } => demo::run().await,
+        Command::Demo { all_jobs: true } => all_jobs::run().await,
         Command::Devnet => devnet::run().await,
         Command::Bench(args) => bench::run(args).await,
     };

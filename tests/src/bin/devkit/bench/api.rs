@@ -4,16 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use alloy::signers::SignerSync as _;
-use alloy::sol_types::SolStruct as _;
 use anyhow::{Context, Result, ensure};
 use sandbox_protocol::CallKey;
-use sandbox_protocol::http::CallerProof;
-use sandbox_protocol::receipt::{ReadCall, domain};
 use sandbox_sdk::Account;
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::requests::{ExecBuilder, delete};
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR};
+use sandbox_tests::parts::proof;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::{Samples, percentile, report};
@@ -22,8 +19,6 @@ const PER_SECOND: u32 = 500;
 const SECONDS: u32 = 20;
 /// Within which every command and the clean-up end.
 const WITHIN: Duration = Duration::from_secs(120);
-/// Life of the signature that every request shows.
-const PROOF_S: u64 = 200;
 
 pub(super) async fn run() -> Result<()> {
     let ground = Ground::new().await?;
@@ -36,7 +31,10 @@ pub(super) async fn run() -> Result<()> {
     let load = load(account.clone(), &sandbox)?;
     let key = CallKey { service, call: 0 };
     let url = format!("{}/v1/services/{service}/calls/0", node.api_url());
-    let samples = Samples { ours: asked(&url, &proof(&account, key)?.to_string()).await?, ..Samples::default() };
+    let samples = Samples {
+        ours: asked(&url, &proof(&account, Ground::address(OPERATOR), key)?.to_string()).await?,
+        ..Samples::default()
+    };
     let commands = load.await.context("the load ended early")??;
     eprintln!("{commands} commands ran meanwhile");
     let p99 = percentile(&samples.ours, 0.99);
@@ -82,14 +80,4 @@ async fn asked(url: &str, proof: &str) -> Result<Vec<f64>> {
         times.push(time_ms);
     }
     Ok(times)
-}
-
-fn proof(account: &Account, key: CallKey) -> Result<CallerProof> {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-    let expires = since.as_secs() + PROOF_S;
-    let CallKey { service, call } = key;
-    let document = ReadCall { operator: Ground::address(OPERATOR), service, call, expires };
-    let domain = domain(account.deployment().chain_id, account.deployment().core);
-    let signature = account.key().sign_hash_sync(&document.eip712_signing_hash(&domain))?;
-    Ok(CallerProof { address: account.address(), expires, signature })
 }

@@ -18,13 +18,15 @@ enum Bound {
 use Bound::{AtLeast, AtMost, TimesAtLeast, TimesAtMost};
 
 /// By bench and figure. The others are told for comparison.
-const BOUNDS: [(&str, &str, Bound); 31] = [
+const BOUNDS: [(&str, &str, Bound); 36] = [
     ("api", "p99_ms", AtMost(20.0)),
+    ("batch20", "total_ms", TimesAtMost(1.3)),
     ("create_cold", "median_ms", TimesAtMost(1.15)),
     ("create_warm", "median_ms", AtMost(40.0)),
     ("create_burst20", "total_ms", AtMost(1_500.0)),
     ("drain", "speed_up", AtLeast(20.0)),
     ("drain", "answered_once", AtLeast(1.0)),
+    ("due", "median_ms", AtMost(5.0)),
     ("footprint", "sidecar_binary_mib", AtMost(12.0)),
     ("footprint", "sidecar_rss_mib", AtMost(6.0)),
     ("fsp_exec", "median_ms", AtMost(3.0)),
@@ -37,6 +39,8 @@ const BOUNDS: [(&str, &str, Bound); 31] = [
     ("memory", "median_ms", AtMost(5.0)),
     ("negotiate", "fifteen_moves_ms", TimesAtMost(1.3)),
     ("negotiate", "overhead_ms", AtMost(50.0)),
+    ("rebuild", "rpc_calls", AtMost(300.0)),
+    ("rebuild", "total_ms", AtMost(10_000.0)),
     ("route_overhead", "cpu_ms", AtMost(1.0)),
     ("sftp", "get_files_per_s", TimesAtLeast(0.9)),
     ("sftp", "get_mib_per_s", TimesAtLeast(0.9)),
@@ -50,6 +54,7 @@ const BOUNDS: [(&str, &str, Bound); 31] = [
     ("ssh_bulk", "up_chacha20_mib_per_s", TimesAtLeast(1.0)),
     ("ssh_connect", "median_ms", TimesAtMost(0.5)),
     ("ssh_sessions", "kib_per_session", AtMost(200.0)),
+    ("step", "median_ms", AtMost(5.0)),
 ];
 
 /// What is asked of a figure, and whether it holds; `None` where nothing is asked.

@@ -26,6 +26,10 @@ impl Customer {
         Ok(Self { answers: Arc::new(Answers::new(account.clone())?), account, service })
     }
 
+    pub(super) const fn account(&self) -> &Account {
+        &self.account
+    }
+
     pub(super) async fn create(&self) -> Result<SandboxId> {
         let origin = self.done(CreateBuilder::new().build()?).await?;
         Ok(SandboxId { origin, slot: 0 })
@@ -62,7 +66,8 @@ impl Customer {
         Ok(submitted.key)
     }
 
-    async fn done(&self, request: JobRequest) -> Result<CallKey> {
+    /// Has a job done: answered well, its receipt on chain.
+    pub(super) async fn done(&self, request: JobRequest) -> Result<CallKey> {
         let submitted = self.submit(request).await?;
         self.settled(&submitted).await
     }

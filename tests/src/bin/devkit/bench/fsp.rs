@@ -60,7 +60,7 @@ impl Sandbox {
     }
 }
 
-fn execute(id: String, code: &str) -> Execute {
+pub(super) fn execute(id: String, code: &str) -> Execute {
     Execute {
         id,
         language: Language::Shell,

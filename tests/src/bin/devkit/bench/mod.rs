@@ -1,21 +1,24 @@
 //! Figures of this project, each beside its baseline: interleaved in one run, since machines are noisy.
 
 mod api;
+mod batch20;
 mod bounds;
 mod create_burst20;
 mod create_cold;
 mod create_warm;
 mod customer;
 mod drain;
+mod example;
 mod exec_rtt;
 mod footprint;
 mod fsp;
 mod inside;
-mod memory;
 mod negotiate;
 mod outage;
+mod rebuild;
 mod snapshot;
 mod ssh;
+mod step;
 mod twin;
 
 use std::fs;
@@ -35,12 +38,14 @@ pub(crate) struct BenchArgs {
     names: Vec<String>,
 }
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 23] = [
     "api",
+    "batch20",
     "create_cold",
     "create_warm",
     "create_burst20",
     "drain",
+    "due",
     "exec_rtt",
     "footprint",
     "fsp_exec",
@@ -49,12 +54,14 @@ const NAMES: [&str; 19] = [
     "journal",
     "memory",
     "negotiate",
+    "rebuild",
     "route_overhead",
     "sftp",
     "snapshot",
     "ssh_bulk",
     "ssh_connect",
     "ssh_sessions",
+    "step",
 ];
 /// Where samples are kept, and the figures of the last run.
 const RESULTS_DIR: &str = "bench-results";
@@ -98,24 +105,28 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
         eprintln!("{name} …");
         match name {
             "api" => api::run().await?,
+            "batch20" => batch20::run().await?,
             "create_cold" => create_cold::run().await?,
             "create_warm" => create_warm::run().await?,
             "create_burst20" => create_burst20::run().await?,
             "drain" => drain::run().await?,
+            "due" => example::due()?,
             "exec_rtt" => exec_rtt::run().await?,
             "footprint" => footprint::run().await?,
             "fsp_exec" => fsp::exec().await?,
             "fsp_parallel" => fsp::parallel().await?,
             "fsp_stream" => fsp::stream().await?,
             "journal" => inside::journal()?,
-            "memory" => memory::run()?,
+            "memory" => example::memory()?,
             "negotiate" => negotiate::run().await?,
+            "rebuild" => rebuild::run().await?,
             "route_overhead" => inside::route_overhead()?,
             "sftp" => ssh::sftp().await?,
             "snapshot" => snapshot::run().await?,
             "ssh_bulk" => ssh::bulk().await?,
             "ssh_connect" => ssh::connect().await?,
-            _ => ssh::sessions().await?,
+            "ssh_sessions" => ssh::sessions().await?,
+            _ => step::run().await?,
         }
     }
     let lines = fs::read_to_string(figures).context("no figures")?;

@@ -1,0 +1,68 @@
+//! The clock: an instant is fired once, over restarts, and the chain is told.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use sandbox_protocol::CallKey;
+use sandbox_tests::ground::CUSTOMER;
+use sandbox_tests::wait::until;
+use serde_json::{Value, json};
+
+use super::{BOUND, create, runs, step};
+use crate::world::World;
+
+const EVERY_SECOND: &str = "* * * * * *";
+
+fn key(workflow: &str) -> Result<CallKey> {
+    let (service, call) = workflow.split_once('/').context("no workflow id")?;
+    Ok(CallKey { service: service.parse()?, call: call.parse()? })
+}
+
+/// The instants that the runs stand for, in the order of the runs.
+fn slots(runs: &[Value]) -> Result<Vec<i64>> {
+    let slot = |run: &Value| run["cause"]["slot_s"].as_i64().with_context(|| format!("no instant in {run}"));
+    runs.iter().rev().map(slot).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instant_fires_once_over_restarts_and_the_chain_is_told_of_the_last() -> Result<()> {
+    let mut world = World::with(|node| {
+        node.set("WORKFLOW_CRON_SCHEDULE", EVERY_SECOND);
+        node.set("WORKFLOW_REPORT_SECONDS", "5");
+    })
+    .await?;
+    let sandbox = world.create().await?;
+    let body = json!({"sandbox_id": sandbox, "steps": [step("tick", "date >> ticks", &[])]});
+    let workflow = create(&world, &body, &["--cron", EVERY_SECOND, "--catch-up", "all"]).await?;
+    let customer = world.customer.clone();
+    let at_least = async |count: usize| {
+        let look = || async { runs(&customer, &workflow).await.ok().filter(|runs| runs.len() >= count) };
+        until("runs by the clock", BOUND, look).await
+    };
+    let before = at_least(3).await?.len();
+    for _ in 0..2 {
+        world.node.kill()?;
+        world.node.start().await?;
+    }
+    let all = at_least(before + 4).await?;
+    let slots = slots(&all)?;
+    ensure!(slots.windows(2).all(|pair| pair[1] == pair[0] + 1), "each second once, and none left out: {slots:?}");
+    assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), slots.len());
+
+    let chain = world.ground.account(CUSTOMER).await?.chain().clone();
+    let told = || async {
+        let (row, _) = chain.workflow(key(&workflow).ok()?).await.ok()??;
+        (row.lastTriggered >= u64::try_from(*slots.first()?).ok()?).then_some(())
+    };
+    until("the chain to be told", BOUND, told).await?;
+
+    world.customer.text(&["workflow", "pause", &workflow]).await?;
+    let node = &world.node;
+    let quiet = || async { node.log().contains("paused by its owner").then_some(()) };
+    until("the operator to know of the pause", BOUND, quiet).await?;
+    let paused = runs(&world.customer, &workflow).await?.len();
+    world.customer.text(&["workflow", "resume", &workflow]).await?;
+    let resumed = at_least(paused + 2).await?;
+    ensure!(self::slots(&resumed)?.windows(2).all(|pair| pair[1] > pair[0]), "an instant fired twice");
+    Ok(())
+}
