@@ -19,13 +19,13 @@ use crate::world::{World, shown};
 const BOUND: Duration = Duration::from_secs(120);
 
 /// A world whose sandboxes have a model.
-struct Studio {
-    world: World,
-    provider: Provider,
+pub(crate) struct Studio {
+    pub(crate) world: World,
+    pub(crate) provider: Provider,
 }
 
 impl Studio {
-    async fn new(script: Script) -> Result<Self> {
+    pub(crate) async fn new(script: Script) -> Result<Self> {
         let provider = Provider::start(script).await?;
         let mut offered = Ok(());
         let world = World::with(|node| offered = models::offer(node, &provider)).await?;

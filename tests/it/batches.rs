@@ -20,8 +20,11 @@ use sandbox_sdk::requests::JobRequest;
 use sandbox_sdk::verify;
 use sandbox_tests::engine;
 use sandbox_tests::ground::{CUSTOMER, Ground, OPERATOR, SECOND_OPERATOR, STRANGER};
+use sandbox_tests::liar::Liar;
 use sandbox_tests::node::Node;
 use sandbox_tests::wait::until;
+
+use crate::world::shown;
 
 const BOUND: Duration = Duration::from_secs(60);
 /// Another operator that is staked in the snapshot.
@@ -364,5 +367,28 @@ async fn the_first_success_anywhere_ends_the_commands_everywhere_and_a_batch_is_
     let done = trio.collected("race", &[0, 1, 2]).await?;
     assert!(done.iter().all(|report| report.status == BatchStatus::Done && report.others.len() == 2));
     assert!(done.iter().flat_map(|report| &report.others).all(|other| other.outcome.is_some() && !other.is_silent));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_whose_answer_is_not_what_it_attested_to_is_named_and_not_believed() -> Result<()> {
+    let mut liar = None;
+    let trio = Trio::with(|second| {
+        liar = Liar::before(second.api_url(), "honest", "forged").ok();
+        second.set("API_URL", liar.as_ref().map_or_else(String::new, |liar| liar.url().to_owned()));
+    })
+    .await?;
+    let customer = trio.ground.client(CUSTOMER)?;
+    let (service, memory_mb) = (trio.service.to_string(), MEMORY_MB.to_string());
+    let create = ["batch", "create", "--service", &service, "--count", "3", "--memory-mb", &memory_mb, "--id", "night"];
+    customer.text(&[&create[..], &["--within", "60"]].concat()).await?;
+    let exec = ["batch", "exec", "--service", &service, "--batch", "night", "--within", "60", "--", "echo honest"];
+    let (code, stdout, stderr) = shown(&customer.run(&exec).await?);
+    assert_eq!(code, Some(119), "{stdout}{stderr}");
+    let rows = |state: &str| stdout.lines().filter(|line| line.contains(state)).count();
+    assert_eq!((rows("succeeded"), rows("disproved")), (2, 1), "{stdout}");
+    ensure!(!stdout.contains("forged"), "{stdout}");
+    ensure!(stderr.contains(&format!("operator {} lies: ", Ground::address(KEYS[1]))), "{stderr}");
+    ensure!(stderr.matches(" lies: ").count() == 1, "{stderr}");
     Ok(())
 }

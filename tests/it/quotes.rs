@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256, U256};
 use alloy::providers::Provider as _;
 use anyhow::{Context, Result, ensure};
 use sandbox_protocol::http::QuoteBody;
-use sandbox_protocol::{Job, SandboxId};
+use sandbox_protocol::{CallKey, Job, SandboxId};
 use sandbox_sdk::answers::Answers;
 use sandbox_sdk::chain::{CustomerError, SendError};
 use sandbox_sdk::contracts::ITangleCore::{JobQuoteDetails, PaymentDistributed, SignedJobQuote};
@@ -26,6 +26,9 @@ const BOUND: Duration = Duration::from_secs(60);
 /// Shares of a payment in percent, as the core of the snapshot splits it.
 const OPERATORS_SHARE: u64 = 40;
 const DEVELOPER_AND_TREASURY_SHARE: u64 = 40;
+
+/// An hour of blocks, which costs more than the price table says.
+const HOUR: [&str; 4] = ["--cpu", "1", "--ttl-blocks", "3600"];
 
 /// Two operators in one service, the second of which asks for half as much.
 struct Market {
@@ -69,7 +72,7 @@ impl Market {
     }
 }
 
-/// An hour of blocks, which costs more than the price table says.
+/// The same to the library.
 fn create() -> Result<JobRequest> {
     Ok(CreateBuilder::new().cpu_cores(1).ttl_blocks(3_600).build()?)
 }
@@ -267,14 +270,13 @@ async fn the_command_line_asks_shows_and_pays_the_cheapest() -> Result<()> {
     let text = market.customer.text(&["price", "--service", &service, "exec"]).await?;
     assert!(text.starts_with("0.00005 "), "{text}");
 
-    let hour = ["--cpu", "1", "--ttl-blocks", "3600"];
     let asked =
-        market.customer.json(&[&["quote", "--service", &service, "--job", "create"], &hour[..]].concat()).await?;
+        market.customer.json(&[&["quote", "--service", &service, "--job", "create"], &HOUR[..]].concat()).await?;
     let offers: Vec<QuoteBody> = serde_json::from_value(asked["offers"].clone())?;
     let operators: Vec<Address> = offers.iter().map(|offer| offer.operator).collect();
     assert_eq!(operators, [Ground::address(SECOND_OPERATOR), Ground::address(OPERATOR)], "cheapest first");
 
-    let args = [&["create", "--quote", "--within", "60", "--service", &service], &hour[..]].concat();
+    let args = [&["create", "--quote", "--within", "60", "--service", &service], &HOUR[..]].concat();
     let dear = market.customer.run(&[&args[..], &["--max-price", "0.0001"]].concat()).await?;
     let (code, _, stderr) = shown(&dear);
     assert_eq!(code, Some(121), "{stderr}");
@@ -301,6 +303,35 @@ async fn the_command_line_asks_shows_and_pays_the_cheapest() -> Result<()> {
     assert_eq!(only["offers"].as_array().map(Vec::len), Some(1), "the holder alone is asked: {only}");
     let call = format!("{service}/1");
     market.customer.text(&["verify", &call]).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_by_quote_pays_each_operator_for_its_own_part() -> Result<()> {
+    let mut market = Market::open().await?;
+    let service = market.service.to_string();
+    let begun = market.earned(Address::ZERO).await?;
+    let create = ["batch", "create", "--quote", "--max-price", "1", "--service", &service, "--within", "60"];
+    let created = market.customer.json(&[&create[..], &["--count", "2", "--id", "night"], &HOUR[..]].concat()).await?;
+    let items = created["items"].as_array().with_context(|| format!("no items in {created}"))?;
+    let mut calls: Vec<u64> = items.iter().filter_map(|item| item["call"].as_u64()).collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [0, 1], "a call for each: {created}");
+    let paid =
+        || async { market.earned(Address::ZERO).await.ok().filter(|now| now[0] > begun[0] && now[1] > begun[1]) };
+    let paid = until("both to be paid", BOUND, paid).await?;
+    let [dear, cheap] = [0, 1].map(|place| paid[place] - begun[place]);
+    assert_eq!(dear, cheap * U256::from(2), "one asks for twice as much");
+
+    let exec = ["batch", "exec", "--quote", "--service", &service, "--batch", "night", "--within", "60"];
+    let ran = market.customer.json(&[&exec[..], &["--aggregation", "majority", "--", "echo paid"]].concat()).await?;
+    assert_eq!(ran["majority"]["answer"], "paid", "{ran}");
+    market.first.kill()?;
+    let refused = market.customer.run(&[&exec[..], &["--", "true"]].concat()).await?;
+    let (code, _, stderr) = shown(&refused);
+    assert_eq!(code, Some(121), "{stderr}");
+    ensure!(stderr.contains(&Ground::address(OPERATOR).to_string()), "who does not quote is named: {stderr}");
+    assert!(market.account().await?.chain().job_call(CallKey { service: market.service, call: 4 }).await?.is_none());
     Ok(())
 }
 

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use alloy::primitives::{Address, U256};
+use alloy::network::TransactionBuilder as _;
+use alloy::primitives::{Address, B256, U256};
 use alloy::providers::Provider;
 use alloy::rpc::types::Filter;
 use alloy::sol_types::SolEvent as _;
 use anyhow::{Context, Result, ensure};
 use sandbox_protocol::CallKey;
+use sandbox_sdk::calls::Invocation;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::ReceiptRecorded;
 use sandbox_sdk::deploy::{Plan, deploy};
 use sandbox_sdk::devchain::{self, BLOCK_TIME_MS, CORE, DevChain};
@@ -19,6 +21,9 @@ use crate::client::Client;
 use crate::node::Node;
 use crate::programs::tools;
 use crate::wait::until;
+
+/// Time for a transaction to be in a block.
+const MINED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Who owns the blueprint.
 pub const DEVELOPER: usize = 0;
@@ -95,6 +100,22 @@ impl Ground {
     pub async fn account(&self, key: usize) -> Result<Account> {
         let chain = Chain::connect(self.deployment.clone()).await.context("the chain")?;
         Ok(Account::new(chain, devchain::key(key)))
+    }
+
+    /// Sends a transaction as somebody whose key nobody has, a contract say.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub async fn send_as(&self, from: Address, call: &Invocation) -> Result<()> {
+        let provider = self.chain.provider();
+        provider.raw_request::<_, ()>("anvil_impersonateAccount".into(), (from,)).await.context("impersonation")?;
+        let sent =
+            provider.raw_request("eth_sendTransaction".into(), (call.transaction(from).with_gas_price(0),)).await;
+        let hash: B256 = sent.context("the transaction")?;
+        let mined = || async { provider.get_transaction_receipt(hash).await.ok().flatten() };
+        let receipt = until("a transaction", MINED_WITHIN, mined).await?;
+        ensure!(receipt.status(), "refused");
+        Ok(())
     }
 
     /// The receipts that the contract recorded for a call.

@@ -13,6 +13,7 @@ pub mod faulty_rpc;
 pub mod flows;
 pub mod ground;
 pub mod hooks;
+pub mod liar;
 pub mod models;
 pub mod node;
 pub mod parts;

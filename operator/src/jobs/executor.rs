@@ -70,6 +70,20 @@ impl Executor {
         Ok((reply, visit.instance))
     }
 
+    /// Ends a command that a former life began.
+    pub(crate) async fn end_command(&self, errand: &Errand, sandbox: SandboxId) -> Result<(), Unfinished> {
+        let visit = self.fleet.visit(sandbox, errand.owner).await?;
+        drop(Begun::command(self.sidecars.clone(), &visit.instance, &errand.id));
+        Ok(())
+    }
+
+    /// The same of a prompt or task.
+    pub(crate) async fn end_run(&self, errand: &Errand, sandbox: SandboxId) -> Result<(), Unfinished> {
+        let visit = self.fleet.visit(sandbox, errand.owner).await?;
+        drop(Begun::run(self.agents.clone(), &visit.instance, &errand.id));
+        Ok(())
+    }
+
     /// Asks until there is a reply; its caller bounds the time. A sidecar that cannot be reached was sent nothing and may be on
     /// its way up; one that broke off is asked a few times what became of the command.
     async fn executed(&self, visit: &Visit, mut body: ExecBody) -> Result<ExecReply, Failure> {

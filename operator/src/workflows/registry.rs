@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use sandbox_protocol::workflow::{RunEntry, RunStatus};
 use sandbox_protocol::{CallKey, Job};
+use sandbox_sdk::chain::ReadError;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::{WorkflowStatus, WorkflowView};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
@@ -22,6 +23,8 @@ use crate::records::{RecordsError, RunKey, RunRecord, now_ms};
 
 /// Why runs end whose workflow is fired by another operator now, or by nobody.
 const NOT_OURS: &str = "the workflow is not this operator's any more";
+/// Why they end when there is nobody any more to fire it for.
+const SERVICE_OVER: &str = "the service has ended";
 
 impl Shared {
     /// Makes the table what the chain says.
@@ -104,9 +107,10 @@ impl Shared {
         let ended: Vec<CallKey> =
             self.table().iter().map(|(key, _)| key).filter(|key| services.contains(&key.service)).collect();
         for key in ended {
-            self.drop_workflow(key, "the service has ended").await;
+            if let Err(error) = self.part_with(key, SERVICE_OVER).await {
+                tracing::error!(workflow = %key, error = %crate::error_chain(&error), "a workflow is not forgotten");
+            }
         }
-        self.expected().retain(|key| !services.contains(&key.service));
         self.look_at(workflows.into_iter().collect()).await;
     }
 
@@ -128,25 +132,40 @@ impl Shared {
         let is_ours = view.operator == self.parts.me && self.serves(key.service);
         match view.status {
             WorkflowStatus::Pending if is_ours => return Ok(true),
-            WorkflowStatus::Active | WorkflowStatus::Paused if is_ours => self.enter_one(key, Row::of(&view)).await?,
+            WorkflowStatus::Active | WorkflowStatus::Paused if is_ours => {
+                if self.is_served(key.service).await? {
+                    self.enter_one(key, Row::of(&view)).await?;
+                    self.expected().remove(&key);
+                } else {
+                    self.part_with(key, SERVICE_OVER).await?;
+                }
+            }
             WorkflowStatus::Active
             | WorkflowStatus::Paused
             | WorkflowStatus::Pending
             | WorkflowStatus::Unknown
             | WorkflowStatus::Cancelled
             | WorkflowStatus::Failed
-            | WorkflowStatus::__Invalid => {
-                self.drop_workflow(key, NOT_OURS).await;
-                if self.parts.records.has_open_runs(key)? {
-                    // It is forgotten when these have ended.
-                    self.expected().insert(key);
-                    return Ok(true);
-                }
-                self.parts.records.forget_workflow(key).await?;
-            }
+            | WorkflowStatus::__Invalid => self.part_with(key, NOT_OURS).await?,
         }
-        self.expected().remove(&key);
         Ok(true)
+    }
+
+    /// Whether the service goes on: one that is over still has its workflows, as they were.
+    async fn is_served(&self, service: u64) -> Result<bool, ReadError> {
+        Ok(self.parts.chain.service_view(service).await?.is_some_and(|view| view.active))
+    }
+
+    /// Fires a workflow no more, and forgets it; while runs of it are open it is only expected to be forgotten.
+    async fn part_with(self: &Arc<Self>, key: CallKey, reason: &str) -> Result<(), RecordsError> {
+        self.drop_workflow(key, reason).await;
+        if self.parts.records.has_open_runs(key)? {
+            self.expected().insert(key);
+            return Ok(());
+        }
+        self.parts.records.forget_workflow(key).await?;
+        self.expected().remove(&key);
+        Ok(())
     }
 
     async fn enter_one(&self, key: CallKey, row: Row) -> Result<(), RecordsError> {
@@ -215,12 +234,11 @@ impl Shared {
             Err(error) => return tracing::error!(error = %crate::error_chain(&error), "open runs cannot be read"),
         };
         let of: BTreeSet<CallKey> = open.iter().map(|run| run.workflow).collect();
-        let mut unsaid = BTreeSet::new();
-        for key in of {
-            if self.table().get(key).is_none() && !self.looked_at_last(key).await {
-                unsaid.insert(key);
-            }
-        }
+        let asking = futures::stream::iter(of)
+            .filter(|key| std::future::ready(self.table().get(*key).is_none()))
+            .map(|key| async move { (!self.looked_at_last(key).await).then_some(key) });
+        let asked: Vec<Option<CallKey>> = asking.buffer_unordered(WORKFLOW_LOOKS_AT_ONCE_MAX).collect().await;
+        let unsaid: BTreeSet<CallKey> = asked.into_iter().flatten().collect();
         // Without a word of the chain nothing is ended: the next start asks again.
         for run in open.into_iter().filter(|run| !unsaid.contains(&run.workflow)) {
             match self.parts.records.run(run) {
@@ -258,7 +276,12 @@ impl Shared {
         match record.entry.status {
             RunStatus::Running if is_ours => self.begin(run, true),
             RunStatus::Queued if is_ours => self.begin_next(run.workflow),
-            RunStatus::Running => self.clear_and_end(run, record, NOT_OURS).await,
+            RunStatus::Running => {
+                if let Err(error) = self.end_begun(run, record).await {
+                    tracing::warn!(workflow = %run.workflow, error = %crate::error_chain(&error), "its steps may go on");
+                }
+                self.clear_and_end(run, record, NOT_OURS).await;
+            }
             RunStatus::Queued => self.end_unbegun(run, NOT_OURS).await,
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled | RunStatus::Skipped => {}
         }

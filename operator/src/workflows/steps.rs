@@ -10,11 +10,12 @@ use sandbox_fleet::workflow::{Action, Start, StepResult, step_key};
 use sandbox_protocol::files::{FilePath, FilesQuery as _, ReadQuery};
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
-use super::Shared;
 use super::course::Course;
+use super::error::WorkflowError;
+use super::{Checked, Shared, check};
 use crate::jobs::{self, NegotiationOrder};
 use crate::limits::SNAPSHOT_TIMEOUT;
-use crate::records::RunKey;
+use crate::records::{RunKey, RunRecord};
 
 /// An attempt in hand.
 struct Doing {
@@ -26,11 +27,35 @@ struct Doing {
     resumed: bool,
 }
 
+impl Shared {
+    /// Ends what a former life began of a run that nobody carries on: in a sandbox that outlives the run it would go on for nobody.
+    pub(super) async fn end_begun(&self, key: RunKey, record: &RunRecord) -> Result<(), WorkflowError> {
+        let Some(state) = &record.state else { return Ok(()) };
+        let Some((view, _)) = self.parts.chain.workflow(key.workflow).await? else { return Ok(()) };
+        let Some(text) = self.parts.records.workflow_text(key.workflow, view.bodyHash)? else { return Ok(()) };
+        let Checked { plan, .. } = check(&text, &self.parts.menu).map_err(WorkflowError::Text)?;
+        for start in state.running(&plan) {
+            // Its own sandbox goes with the run.
+            let Some(sandbox) = start.sandbox else { continue };
+            let errand = jobs::Errand { owner: view.owner, id: name_of(key, &start), resumed: true };
+            let ended = match start.action {
+                Action::Exec(_) => self.parts.executor.end_command(&errand, sandbox).await,
+                Action::Agent { .. } => self.parts.executor.end_run(&errand, sandbox).await,
+                // They end with the process that conducts them.
+                Action::Snapshot(_) | Action::Negotiation(_) => Ok(()),
+            };
+            if let Err(error) = ended {
+                tracing::info!(workflow = %key.workflow, run = key.number, %sandbox, %error, "nothing to end");
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Course {
     /// Carries an attempt out, or attaches to what a former life began of it.
     pub(super) fn doing(&self, start: Start, resumed: bool) -> impl Future<Output = StepResult> + Send + use<> {
-        let RunKey { workflow, number } = self.key;
-        let name = step_key(workflow.service, workflow.call, number, &start.id, start.attempt.number);
+        let name = name_of(self.key, &start);
         let doing = Doing { shared: self.shared.clone(), key: self.key, owner: self.owner, name, resumed };
         let sandbox = start.sandbox.or(self.own());
         async move {
@@ -98,6 +123,11 @@ impl Doing {
         }
         Ok(StepResult::negotiation(response))
     }
+}
+
+/// What an attempt is called in its sandbox.
+fn name_of(RunKey { workflow, number }: RunKey, start: &Start) -> String {
+    step_key(workflow.service, workflow.call, number, &start.id, start.attempt.number)
 }
 
 fn no_sandbox() -> StepResult {

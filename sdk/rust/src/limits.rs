@@ -41,7 +41,7 @@ pub const NONCE_TRIES_MAX: usize = 5;
 /// Gas beyond the estimate. The core's best-effort hooks may take 500,000 each and fail in silence when they get less,
 /// so the least gas at which a transaction succeeds is not enough for it to do all it should.
 pub const HOOK_GAS_RESERVE: u64 = 1_100_000;
-/// Blocks looked through around the second in which something is known to have happened.
+/// Blocks that a node is asked about at once when logs of a known second are looked for.
 pub const LOG_WINDOW_BLOCKS: u64 = 256;
 /// Blocks that one question for the receipts of a call goes over; nodes refuse more than some thousands.
 pub const RECEIPT_SPAN_BLOCKS: u64 = 2_000;

@@ -2,27 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, ensure};
-use sandbox_protocol::CallKey;
+use anyhow::{Result, ensure};
 use sandbox_tests::ground::CUSTOMER;
 use sandbox_tests::wait::until;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{BOUND, create, runs, step};
+use super::{BOUND, create, key, runs, step};
 use crate::world::World;
 
 const EVERY_SECOND: &str = "* * * * * *";
-
-fn key(workflow: &str) -> Result<CallKey> {
-    let (service, call) = workflow.split_once('/').context("no workflow id")?;
-    Ok(CallKey { service: service.parse()?, call: call.parse()? })
-}
-
-/// The instants that the runs stand for, in the order of the runs.
-fn slots(runs: &[Value]) -> Result<Vec<i64>> {
-    let slot = |run: &Value| run["cause"]["slot_s"].as_i64().with_context(|| format!("no instant in {run}"));
-    runs.iter().rev().map(slot).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instant_fires_once_over_restarts_and_the_chain_is_told_of_the_last() -> Result<()> {
@@ -45,7 +33,7 @@ async fn an_instant_fires_once_over_restarts_and_the_chain_is_told_of_the_last()
         world.node.start().await?;
     }
     let all = at_least(before + 4).await?;
-    let slots = slots(&all)?;
+    let slots = super::slots(&all)?;
     ensure!(slots.windows(2).all(|pair| pair[1] == pair[0] + 1), "each second once, and none left out: {slots:?}");
     assert_eq!(slots.iter().collect::<BTreeSet<_>>().len(), slots.len());
 
@@ -63,6 +51,6 @@ async fn an_instant_fires_once_over_restarts_and_the_chain_is_told_of_the_last()
     let paused = runs(&world.customer, &workflow).await?.len();
     world.customer.text(&["workflow", "resume", &workflow]).await?;
     let resumed = at_least(paused + 2).await?;
-    ensure!(self::slots(&resumed)?.windows(2).all(|pair| pair[1] > pair[0]), "an instant fired twice");
+    ensure!(super::slots(&resumed)?.windows(2).all(|pair| pair[1] > pair[0]), "an instant fired twice");
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! What a crash costs a run: nothing. A step that was begun goes on in its sandbox, and is begun once.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::WorkflowStatus;
+use sandbox_tests::ground::CUSTOMER;
 use sandbox_tests::wait::until;
 use serde_json::json;
 
-use super::{BOUND, create, ended, found, run, step, trigger};
+use super::{BOUND, create, ended, found, key, run, step, trigger};
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,4 +58,25 @@ async fn a_trigger_whose_operator_is_killed_fires_once() -> Result<()> {
     let last = ended(&world.customer, &workflow, next).await?;
     assert_eq!(found(&last, "count")?["outputs"]["stdout"], "x\nx\n", "{last}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_of_a_workflow_that_is_cancelled_while_its_operator_is_down_is_ended_at_its_start() -> Result<()> {
+    let mut world = World::new().await?;
+    let sandbox = world.create().await?;
+    let body = json!({"sandbox_id": sandbox, "steps": [step("long", "echo $$ > pid; exec sleep 300", &[])]});
+    let workflow = create(&world, &body, &[]).await?;
+    trigger(&world.customer, &workflow).await?;
+    let customer = world.customer.clone();
+    let exec = async |command: &str| customer.text(&["exec", &sandbox, "--", command]).await.ok();
+    let pid = until("the step to run", BOUND, || async { exec("cat pid").await.filter(|pid| !pid.is_empty()) }).await?;
+    world.node.kill()?;
+    let unanswered = world.customer.run(&["workflow", "cancel", &workflow, "--within", "1"]).await?;
+    ensure!(!unanswered.status.success(), "nobody is there to answer");
+    let chain = world.ground.account(CUSTOMER).await?.chain().clone();
+    let (row, _) = chain.workflow(key(&workflow)?).await?.context("no workflow")?;
+    assert_eq!(row.status, WorkflowStatus::Cancelled);
+    world.node.start().await?;
+    let gone = format!("kill -0 {pid} 2>/dev/null || echo gone");
+    until("the command to be gone", BOUND, || async { (exec(&gone).await? == "gone").then_some(()) }).await
 }

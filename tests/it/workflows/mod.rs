@@ -1,13 +1,17 @@
 //! Workflows from the command line to their steps and back: what fires them, how their runs go, and what a crash costs.
 
+mod agents;
 mod clock;
 mod crash;
+mod moved;
 mod refusals;
 mod triggers;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use sandbox_protocol::CallKey;
 use sandbox_tests::client::Client;
 use sandbox_tests::wait::until;
 use serde_json::{Value, json};
@@ -16,13 +20,6 @@ use crate::world::World;
 
 const BOUND: Duration = Duration::from_secs(90);
 
-/// Writes a workflow into a file, and returns its path.
-fn file(world: &World, body: &Value) -> Result<String> {
-    let path = world.node.dir().join("workflow.json");
-    std::fs::write(&path, body.to_string())?;
-    Ok(path.display().to_string())
-}
-
 /// A step that runs a command.
 fn step(id: &str, command: &str, needs: &[&str]) -> Value {
     json!({"id": id, "kind": "exec", "needs": needs, "with": {"command": command}})
@@ -30,9 +27,27 @@ fn step(id: &str, command: &str, needs: &[&str]) -> Value {
 
 /// Creates a workflow and returns its id.
 async fn create(world: &World, body: &Value, more: &[&str]) -> Result<String> {
-    let (file, service) = (file(world, body)?, world.service.to_string());
-    let args = [&["workflow", "create", &file, "--service", &service, "--within", "60"], more].concat();
-    world.customer.text(&args).await
+    create_in(world.service, (&world.customer, world.node.dir()), body, more).await
+}
+
+/// Creates a workflow in a service by way of a file in `dir`, and returns its id.
+async fn create_in(service: u64, (customer, dir): (&Client, &Path), body: &Value, more: &[&str]) -> Result<String> {
+    let (file, service) = (dir.join("workflow.json"), service.to_string());
+    std::fs::write(&file, body.to_string())?;
+    let file = file.display().to_string();
+    customer.text(&[&["workflow", "create", &file, "--service", &service, "--within", "60"], more].concat()).await
+}
+
+/// The call that a workflow is named by.
+fn key(workflow: &str) -> Result<CallKey> {
+    let (service, call) = workflow.split_once('/').context("no workflow id")?;
+    Ok(CallKey { service: service.parse()?, call: call.parse()? })
+}
+
+/// The instants that the runs stand for, in the order of the runs.
+fn slots(runs: &[Value]) -> Result<Vec<i64>> {
+    let slot = |run: &Value| run["cause"]["slot_s"].as_i64().with_context(|| format!("no instant in {run}"));
+    runs.iter().rev().map(slot).collect()
 }
 
 /// Fires a workflow by a job and returns the number of its run.

@@ -173,16 +173,30 @@ impl Chain {
     pub async fn submission(&self, key: CallKey) -> Result<Option<Submission>, ReadError> {
         let Some(call) = self.job_call(key).await? else { return Ok(None) };
         let head = self.head().await?;
-        let since = self.first_block_since(call.createdAt, head).await?;
+        let mut from = self.first_block_since(call.createdAt, head).await?;
+        // Its block is one of those of its second, which may be more than one question should ask about.
+        loop {
+            let to = head.min(from.saturating_add(LOG_WINDOW_BLOCKS - 1));
+            if let Some(log) = self.submission_log(key, (from, to)).await? {
+                return Ok(submission(key, &log));
+            }
+            from = to + 1;
+            if from > head || self.block_time(from.into()).await? > call.createdAt {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn submission_log(&self, key: CallKey, (from, to): (u64, u64)) -> Result<Option<Log>, ReadError> {
         let filter = Filter::new()
             .address(self.deployment().core)
             .event_signature(vec![JobSubmitted::SIGNATURE_HASH, JobSubmittedFromQuote::SIGNATURE_HASH])
             .topic1(U256::from(key.service))
             .topic2(U256::from(key.call))
-            .from_block(since)
-            .to_block(head.min(since.saturating_add(LOG_WINDOW_BLOCKS)));
+            .from_block(from)
+            .to_block(to);
         let logs = self.provider().get_logs(&filter).await.map_err(ReadError::node("eth_getLogs"))?;
-        Ok(logs.first().and_then(|log| submission(key, log)))
+        Ok(logs.into_iter().next())
     }
 
     /// The service that a request became, looked for from `since` on.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::providers::Provider as _;
 use alloy::sol_types::SolValue as _;
 use sandbox_protocol::abi::{JobReceipt, WorkflowCreateRequest};
 use sandbox_protocol::{CallKey, Job, SandboxId};
@@ -11,6 +12,7 @@ use sandbox_sdk::chain::{ConnectError, CustomerError, SendError, is_active};
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::{Firing, WorkflowStatus};
 use sandbox_sdk::deploy::{self, Asset, Floor, Plan, Pricing, Terms, price_wei};
 use sandbox_sdk::devchain::{DevChain, Tools};
+use sandbox_sdk::limits::LOG_WINDOW_BLOCKS;
 use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
 use sandbox_sdk::{Account, Chain, Deployment, devchain, operators};
 
@@ -64,6 +66,20 @@ async fn a_submitted_job_has_its_call_key_and_its_operator() {
     assert_eq!((found.inputs, found.caller, found.job), (request.inputs, customer.address(), 0));
     assert_eq!((found.block, found.transaction), (submitted.block, submitted.transaction));
     assert!(chain.submission(CallKey { service, call: 1 }).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_call_is_found_whatever_else_its_second_holds() {
+    let world = World::start().await;
+    let (customer, service) = world.customer().await;
+    let stand_still = world.dev.provider().raw_request::<_, ()>("anvil_setBlockTimestampInterval".into(), [0]);
+    stand_still.await.unwrap();
+    let request = CreateBuilder::new().build().unwrap();
+    world.dev.mine(2 * LOG_WINDOW_BLOCKS + 1).await.unwrap();
+    let submitted = customer.submit_job(service, request).await.unwrap();
+    world.dev.mine(1).await.unwrap();
+    let found = customer.chain().submission(submitted.key).await.unwrap();
+    assert_eq!(found.map(|found| found.block), Some(submitted.block));
 }
 
 #[tokio::test]
