@@ -413,15 +413,19 @@ pub(crate) const WORKFLOW_RUNS_KEPT_MAX: u64 = 100;
 /// Firings of a workflow whose names are known at the least.
 pub(crate) const WORKFLOW_FIRINGS_KEPT_MAX: u64 = 1_000;
 /// Runs that are carried out at a time, of all workflows; the next wait.
-pub(crate) const WORKFLOW_RUNS_RUNNING_MAX: usize = 64;
+pub(crate) const WORKFLOW_RUNS_RUNNING_MAX: usize = 128;
+/// The same of one owner's workflows: nobody takes all the places.
+pub(crate) const WORKFLOW_RUNS_EACH_MAX: usize = 16;
+const _: () = assert!(WORKFLOW_RUNS_EACH_MAX < WORKFLOW_RUNS_RUNNING_MAX);
 /// Firings that are written at a time.
 pub(crate) const WORKFLOW_FIRING_AT_ONCE_MAX: usize = 64;
 /// Time between two reports of firings on chain; zero is none.
 pub(crate) const WORKFLOW_REPORT_S_DEFAULT: u64 = 60;
 /// Least time between two of them.
 pub(crate) const WORKFLOW_REPORT_S_MIN: u64 = 5;
-/// After it came from another operator, as long a workflow is fired by nobody: its former operator may not know it yet.
-pub(crate) const WORKFLOW_HANDOVER_S: i64 = 60;
+/// Seconds for which nobody fires a workflow that came from another operator, besides those that this one may be behind the chain:
+/// for clocks that differ, and what is being written.
+pub(crate) const WORKFLOW_HANDOVER_SLACK_S: u64 = 30;
 /// Time between two comparisons of all workflows with the chain.
 pub(crate) const WORKFLOW_COMPARE_PAUSE: Duration = Duration::from_secs(600);
 /// Workflows that are looked at anew at a time.

@@ -10,7 +10,7 @@ use sandbox_protocol::abi::{
     BatchExecResponse, SandboxCreateRequest,
 };
 use sandbox_protocol::batch::{Aggregation, BatchReport, BatchStatus, ItemState};
-use sandbox_protocol::http::{AnswerBody, CallBody};
+use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus};
 use sandbox_protocol::session::Scope;
 use sandbox_protocol::{CallKey, FailureCode, Job, SandboxId};
 use sandbox_sdk::Account;
@@ -27,6 +27,8 @@ use sandbox_tests::wait::until;
 use crate::world::shown;
 
 const BOUND: Duration = Duration::from_secs(60);
+/// Time for an answer to be on chain.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(180);
 /// Another operator that is staked in the snapshot.
 const THIRD_OPERATOR: usize = 4;
 const KEYS: [usize; 3] = [OPERATOR, SECOND_OPERATOR, THIRD_OPERATOR];
@@ -89,7 +91,7 @@ impl Trio {
             command: command.into(),
             parallel,
             aggregation: aggregation.to_string(),
-            timeout_ms: 60_000,
+            timeout_ms: 300_000,
             ..BatchExecRequest::default()
         };
         self.submit(Job::BatchExec, &request).await
@@ -98,10 +100,13 @@ impl Trio {
     /// The proven answer of one of the operators, once it is on chain.
     async fn answer(&self, place: usize, key: CallKey) -> Result<AnswerBody> {
         let url = format!("{}/v1/services/{}/calls/{}", self.nodes[place].api_url(), key.service, key.call);
-        let asking = reqwest::Client::new().get(url).bearer_auth(&self.tokens[place]);
-        let asked = asking.query(&[("wait", "60"), ("until", "settled")]).send().await?;
-        let body: CallBody = asked.error_for_status()?.json().await?;
-        let answer = body.answer.with_context(|| format!("operator {place} does not answer {key}"))?;
+        let look = async || {
+            let asking = reqwest::Client::new().get(&url).bearer_auth(&self.tokens[place]);
+            let asked = asking.query(&[("wait", "60"), ("until", "settled")]).send().await.ok()?;
+            let body: CallBody = asked.error_for_status().ok()?.json().await.ok()?;
+            body.answer.filter(|_| body.status == CallStatus::Settled)
+        };
+        let answer = until(&format!("operator {place}'s answer to {key}"), ANSWERED_WITHIN, look).await?;
         verify::offline(&answer)?;
         Ok(answer)
     }

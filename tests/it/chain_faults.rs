@@ -156,11 +156,11 @@ async fn two_hundred_calls_that_wait_for_a_node_are_each_answered_once() -> Resu
 async fn while_the_chain_is_silent_the_api_answers_and_afterwards_the_work_goes_on() -> Result<()> {
     let shaky = Shaky::new().await?;
     let sandbox = shaky.world.create().await?;
-    shaky.node.play(Script::Stalled(Duration::from_secs(3)));
+    shaky.node.play(Script::Stalled(Duration::from_secs(9)));
     let exec = ExecBuilder::new(sandbox.parse()?, "true").build()?;
     let ran = shaky.account.submit_job(shaky.world.service, exec).await?;
     let health = format!("{}/health", shaky.world.node.api_url());
-    let client = reqwest::Client::builder().timeout(Duration::from_secs(1)).build()?;
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(5)).build()?;
     for _ in 0..5 {
         assert!(client.get(&health).send().await?.status().is_success());
     }

@@ -78,7 +78,7 @@ async fn a_command_that_outlives_its_operator_runs_once_and_its_answer_arrives()
     let sandbox = world.create().await?;
     let account = world.ground.account(CUSTOMER).await?;
     let script = "echo run >> runs; while [ ! -e go ]; do sleep 0.05; done; echo done";
-    let long = ExecBuilder::new(sandbox.parse()?, script).build()?;
+    let long = ExecBuilder::new(sandbox.parse()?, script).timeout_ms(300_000).build()?;
     let submitted = account.submit_job(world.service, long).await?;
     let begun = || async {
         let output = world.customer.exec(&sandbox, "cat runs").await.ok()?;

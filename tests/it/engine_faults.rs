@@ -23,7 +23,7 @@ use crate::world::{World, shown};
 
 const BOUND: Duration = Duration::from_secs(120);
 /// An answer that waits for the engine takes for ever; one that does not takes milliseconds.
-const AT_ONCE: Duration = Duration::from_secs(2);
+const AT_ONCE: Duration = Duration::from_secs(10);
 /// What the metrics say of the pool may be some seconds old, so a create may find none there.
 const CLAIMS_MAX: usize = 10;
 
@@ -204,7 +204,7 @@ async fn while_the_engine_stalls_all_that_needs_no_engine_is_answered_at_once() 
     }
     let begun = Instant::now();
     assert_eq!(shaky.says(sandbox, "echo served").await?, "served\n");
-    assert!(begun.elapsed() < 5 * AT_ONCE, "an exec took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < 3 * AT_ONCE, "an exec took {:?}", begun.elapsed());
     shaky.engine.set(Mode::Pass);
     for submitted in &waiting {
         let answer = shaky.answer(submitted).await?;

@@ -65,10 +65,6 @@ fn settings(ground: &Ground, api: &str) -> Result<String> {
     Ok(text)
 }
 
-fn free_address() -> Result<String> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
-}
-
 async fn ready(api: &str) -> Result<()> {
     let client = reqwest::Client::builder().timeout(Duration::from_secs(2)).build()?;
     let url = format!("http://{api}/ready");
@@ -160,7 +156,7 @@ impl Drop for Project {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operators_image_serves_as_compose_starts_it() -> Result<()> {
     let ground = Ground::new().await?;
-    let api = free_address()?;
+    let api = free_port()?.to_string();
     let project = Project::new(&ground, &api).await?;
     let version = docker_text(&["run", "--rm", "--network", "none", &project.image, "--version"]);
     version
@@ -266,7 +262,7 @@ async fn the_unit_is_one_that_systemd_takes_without_a_warning() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_units_line_serves_in_the_units_environment_and_folders() -> Result<()> {
     let ground = Ground::new().await?;
-    let api = free_address()?;
+    let api = free_port()?.to_string();
     let unit = Unit::new()?;
     std::fs::write(unit.dir.path().join("operator.env"), settings(&ground, &api)?)?;
     unit.make_folders()?;

@@ -327,7 +327,9 @@ async fn a_batch_by_quote_pays_each_operator_for_its_own_part() -> Result<()> {
     let ran = market.customer.json(&[&exec[..], &["--aggregation", "majority", "--", "echo paid"]].concat()).await?;
     assert_eq!(ran["majority"]["answer"], "paid", "{ran}");
     market.first.kill()?;
-    let refused = market.customer.run(&[&exec[..], &["--", "true"]].concat()).await?;
+    let both = calls.iter().map(|call| format!("sbx-{service}-{call}-0")).collect::<Vec<_>>().join(",");
+    let exec = ["batch", "exec", "--quote", "--within", "60", "--sandbox", &both, "--", "true"];
+    let refused = market.customer.run(&exec).await?;
     let (code, _, stderr) = shown(&refused);
     assert_eq!(code, Some(121), "{stderr}");
     ensure!(stderr.contains(&Ground::address(OPERATOR).to_string()), "who does not quote is named: {stderr}");

@@ -1,10 +1,12 @@
 //! An operator process, started, watched, killed.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -290,12 +292,17 @@ fn report(ended: Result<()>) {
     }
 }
 
-/// A port that was free a moment ago, and which no connection that goes out is given while the node is down.
+/// A port that was free a moment ago, which no connection that goes out is given while the node is down, and which nobody else in this
+/// process was given.
 ///
 /// # Errors
 /// There is none.
 pub fn free_port() -> Result<SocketAddr> {
-    let port = || rand::random_range(PORTS);
-    let bound = (0..PORT_TRIES).find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, port())).ok());
-    bound.context("no free port")?.local_addr().context("no free port")
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let bind = || {
+        let port = rand::random_range(PORTS);
+        let is_new = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port);
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok().filter(|_| is_new)
+    };
+    (0..PORT_TRIES).find_map(|_| bind()).context("no free port")?.local_addr().context("no free port")
 }

@@ -58,6 +58,8 @@ pub(crate) struct Standing {
     pub(crate) fired_s: u64,
     /// The last of these that is on chain.
     pub(crate) reported_s: u64,
+    /// Its owner wanted nothing fired when it was last looked at.
+    pub(crate) is_paused: bool,
 }
 
 /// A run as it is kept.

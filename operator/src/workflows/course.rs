@@ -5,10 +5,12 @@
 //! end of a run: its steps go on in their sandboxes, and are asked for what became of them.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::Address;
+use futures::FutureExt as _;
 use sandbox_fleet::Unfinished;
 use sandbox_fleet::children::{ChildName, ChildOrder};
 use sandbox_fleet::request::SandboxSpec;
@@ -77,10 +79,14 @@ impl Shared {
         }
     }
 
-    fn start(self: &Arc<Self>, key: RunKey, (owner, cancelled): (Address, Cancelled), resumed: bool) {
+    /// Carries out a run that the table has as begun.
+    pub(super) fn start(self: &Arc<Self>, key: RunKey, (owner, cancelled): (Address, Cancelled), resumed: bool) {
         let shared = self.clone();
         tokio::spawn(async move {
-            shared.clone().carry_out(key, owner, cancelled, resumed).await;
+            let course = AssertUnwindSafe(shared.clone().carry_out(key, owner, cancelled, resumed));
+            if course.catch_unwind().await.is_err() {
+                tracing::error!(workflow = %key.workflow, run = key.number, "a run panicked; it is left for the next start");
+            }
             if let Some(known) = shared.table().get_mut(key.workflow) {
                 known.running.remove(&key.number);
             }
@@ -97,7 +103,7 @@ impl Shared {
         };
         let mut waiting = cancelled.clone();
         let preparing = async {
-            let place = self.places.acquire().await.map_err(|_| Halt::Stopping)?;
+            let place = self.places.take(owner).await.map_err(|_| Halt::Stopping)?;
             Ok((place, self.clone().prepared(key, owner, record.clone()).await?))
         };
         let prepared = tokio::select! {
@@ -110,8 +116,8 @@ impl Shared {
                     never(&error).await;
                 }
             }
-            Err(Halt::Failed(reason)) => self.clear_and_end_as(key, &record, (RunStatus::Failed, reason)).await,
-            Err(Halt::Cancelled(reason)) => self.clear_and_end_as(key, &record, (RunStatus::Cancelled, reason)).await,
+            Err(Halt::Failed(reason)) => self.give_up(key, &record, (RunStatus::Failed, reason)).await,
+            Err(Halt::Cancelled(reason)) => self.give_up(key, &record, (RunStatus::Cancelled, reason)).await,
             Err(Halt::Stopping) => std::future::pending().await,
         }
     }
@@ -192,20 +198,43 @@ impl Shared {
         }
     }
 
-    /// Ends a run that is not carried on, with its sandbox.
-    pub(super) async fn clear_and_end(&self, key: RunKey, record: &RunRecord, reason: &str) {
-        self.clear_and_end_as(key, record, (RunStatus::Cancelled, reason.to_owned())).await;
-    }
-
-    async fn clear_and_end_as(&self, key: RunKey, record: &RunRecord, (status, reason): (RunStatus, String)) {
+    /// Ends a run that is not carried on, with its sandbox and with what a former life began of it elsewhere.
+    pub(super) async fn give_up(&self, key: RunKey, record: &RunRecord, (status, reason): (RunStatus, String)) {
+        let state = self.broken_off(key, record, &reason).await.unwrap_or_else(|error| {
+            tracing::warn!(workflow = %key.workflow, error = %crate::error_chain(&error), "a run's steps may go on");
+            record.state.clone()
+        });
         self.clear(key).await;
         // The reason may repeat what is sealed.
-        tracing::info!(workflow = %key.workflow, run = key.number, status = status.name(), "a run has ended unbegun");
+        tracing::info!(workflow = %key.workflow, run = key.number, status = status.name(), "a run is given up");
         let entry = RunEntry { status, ended_ms: Some(now_ms()), reason: Some(reason), ..record.entry.clone() };
-        if let Err(error) = self.parts.records.put_run(key, &RunRecord { entry, ..record.clone() }).await {
+        if let Err(error) = self.parts.records.put_run(key, &RunRecord { entry, state, ..record.clone() }).await {
             never(&error).await;
         }
         self.tell_changed();
+    }
+
+    /// The steps of a run that is given up: what a former life began of them is ended where it would go on for nobody.
+    async fn broken_off(
+        &self,
+        key: RunKey,
+        record: &RunRecord,
+        reason: &str,
+    ) -> Result<Option<RunState>, WorkflowError> {
+        let Some(mut state) = record.state.clone().filter(|state| state.ended.is_none()) else {
+            return Ok(record.state.clone());
+        };
+        let (view, _) = self.parts.chain.workflow(key.workflow).await?.ok_or(WorkflowError::NoText)?;
+        let text = self.parts.records.workflow_text(key.workflow, view.bodyHash)?.ok_or(WorkflowError::NoText)?;
+        let plan = text.plan().map_err(WorkflowError::Text)?;
+        state.cancel(reason, now_ms());
+        for start in state.running(&plan) {
+            let attempt = start.attempt;
+            self.end_begun((key, record.epoch), view.owner, start).await;
+            state.settle(&plan, attempt, StepResult::BrokenOff, now_ms());
+        }
+        state.advance(&plan, now_ms());
+        Ok(Some(state))
     }
 }
 
@@ -213,7 +242,7 @@ impl Course {
     /// Carries the run to its end.
     async fn run(mut self, mut cancelled: Cancelled, resumed: bool) -> Result<(), RecordsError> {
         if resumed {
-            for start in self.state.running(&self.plan) {
+            for start in self.state.take_up(&self.plan, now_ms()) {
                 self.start(start, true);
             }
         }
@@ -260,7 +289,8 @@ impl Course {
             Ok(ended) => ended,
             Err(error) if error.is_cancelled() => return,
             Err(error) => {
-                let panicked = self.running.iter().find(|(_, task)| task.is_finished()).map(|(attempt, _)| *attempt);
+                let panicked =
+                    self.running.iter().find(|(_, task)| task.id() == error.id()).map(|(attempt, _)| *attempt);
                 let Some(attempt) = panicked else { return };
                 tracing::error!(workflow = %self.key.workflow, run = self.key.number, %error, "a step panicked");
                 let failure = Failure::new(FailureCode::Internal, "the operator failed");
@@ -290,6 +320,11 @@ impl Course {
         self.shared.parts.records.put_run(self.key, &self.record).await?;
         tracing::info!(workflow = %self.key.workflow, run = self.key.number, status = status.name(), "a run has ended");
         Ok(())
+    }
+
+    /// The epoch in which it was fired.
+    pub(super) const fn epoch(&self) -> u16 {
+        self.record.epoch
     }
 
     /// The run's own sandbox.

@@ -19,6 +19,9 @@ pub(crate) enum WorkflowError {
     /// Its owner paused it.
     #[error("the workflow is paused")]
     Paused,
+    /// The instant was fired before.
+    #[error("this instant was fired before")]
+    FiredBefore,
     /// Another operator may have come to fire it, and this one would not know.
     #[error("nothing is fired now: {0}")]
     Blind(&'static str),
@@ -47,7 +50,7 @@ impl WorkflowError {
     pub(crate) fn unfinished(self) -> Unfinished {
         let code = match &self {
             Self::Unknown => FailureCode::SandboxLost,
-            Self::NoRun | Self::Paused | Self::NoHook(_) | Self::Hook(_) => FailureCode::BadRequest,
+            Self::NoRun | Self::Paused | Self::FiredBefore | Self::NoHook(_) | Self::Hook(_) => FailureCode::BadRequest,
             Self::Text(failure) => return failure.clone().into(),
             Self::Chain(_) | Self::NoText | Self::Blind(_) => FailureCode::Internal,
             Self::Records(_) => return Unfinished::Stopping,

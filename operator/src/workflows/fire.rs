@@ -73,9 +73,14 @@ impl Shared {
 
     async fn fire_slots(self: &Arc<Self>, due: Due) {
         for slot_s in due.slots {
+            // Others may have taken long.
+            if let Some(why) = self.blind() {
+                tracing::warn!(workflow = %due.key, why, "not fired now");
+                return self.table().put_back(due.key, now_s());
+            }
             let cause = Cause::Cron { slot_s };
             match self.fire(due.key, Fired { cause, body: Value::Null, seal: None }).await {
-                Ok(_) | Err(WorkflowError::Unknown | WorkflowError::Paused) => {}
+                Ok(_) | Err(WorkflowError::Unknown | WorkflowError::Paused | WorkflowError::FiredBefore) => {}
                 Err(error) => {
                     let error = crate::error_chain(&error);
                     tracing::error!(workflow = %due.key, slot_s, error, "an instant is not fired");
@@ -95,7 +100,7 @@ impl Shared {
             let status = run.map_or(RunStatus::Succeeded, |run| run.entry.status);
             return Ok(FiredRun { number, status, is_repeat: true });
         }
-        let Some((record, standing)) = self.decided(key, fired)? else { return Err(WorkflowError::Paused) };
+        let (record, standing) = self.decided(key, fired)?;
         let number = record.entry.number;
         let run_key = RunKey { workflow: key, number };
         let firing = records::Firing { key: run_key, run: &record, standing: &standing, names: &names };
@@ -108,18 +113,20 @@ impl Shared {
         Ok(FiredRun { number, status, is_repeat: false })
     }
 
-    /// The run that a firing makes, and how far its workflow is with it; `None` where it is not to be fired now.
-    fn decided(&self, key: CallKey, fired: Fired) -> Result<Option<(RunRecord, Standing)>, WorkflowError> {
+    /// The run that a firing makes, and how far its workflow is with it.
+    fn decided(&self, key: CallKey, fired: Fired) -> Result<(RunRecord, Standing), WorkflowError> {
         let table = self.table();
         let known = table.get(key).ok_or(WorkflowError::Unknown)?;
         if known.row.is_paused {
-            return Ok(None);
+            return Err(WorkflowError::Paused);
         }
         let mut standing = known.standing.clone();
         let fired_ms = now_ms();
         match &fired.cause {
             // What the table says is due may have been fired since.
-            Cause::Cron { slot_s } if standing.last_slot_s.is_some_and(|last| last >= *slot_s) => return Ok(None),
+            Cause::Cron { slot_s } if standing.last_slot_s.is_some_and(|last| last >= *slot_s) => {
+                return Err(WorkflowError::FiredBefore);
+            }
             Cause::Cron { slot_s } => (standing.last_slot_s, standing.fired_s) = (Some(*slot_s), fired_ms / 1_000),
             Cause::Webhook { .. } | Cause::Event { .. } => standing.fired_s = fired_ms / 1_000,
             // The contract wrote it down with the call.
@@ -134,7 +141,7 @@ impl Shared {
         let ended_ms = status.is_final().then_some(fired_ms);
         let (number, cause) = (standing.last_run, fired.cause);
         let entry = RunEntry { number, cause, status, fired_ms, started_ms: None, ended_ms, reason };
-        Ok(Some((RunRecord { entry, epoch: standing.epoch, body: fired.body, state: None }, standing)))
+        Ok((RunRecord { entry, epoch: standing.epoch, body: fired.body, state: None }, standing))
     }
 
     /// Enters a firing that is on disk, and begins its run where that is to be; whether its workflow is still there.
@@ -154,8 +161,13 @@ impl Shared {
                 self.begin_next(key.workflow);
             }
             RunStatus::Running => {
+                // Still in hand of the table: who drops the workflow finds the run that is to end with it.
+                let owner = known.row.owner;
+                let begun = known.begin(key.number);
                 drop(table);
-                self.begin(key, false);
+                if let Some(cancelled) = begun {
+                    self.start(key, (owner, cancelled), false);
+                }
             }
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled | RunStatus::Skipped => {}
         }

@@ -7,6 +7,7 @@
 //! | `text` | what a workflow does, checked |
 //! | `fire` | a firing, written down once, whatever names it |
 //! | `course`, `steps` | a run, from its first step to its end, over however many lives of the process |
+//! | `places` | how many runs are carried out at a time, of all and of one owner's |
 //! | `events` | events that fire |
 //! | `report` | firings told to the chain, many at a time |
 //! | `views` | what the API tells |
@@ -18,6 +19,7 @@ mod course;
 mod error;
 mod events;
 mod fire;
+mod places;
 mod registry;
 mod report;
 mod steps;
@@ -27,8 +29,8 @@ mod tests;
 mod text;
 mod views;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use alloy::primitives::Address;
@@ -38,16 +40,17 @@ use sandbox_fleet::workflow::Value;
 use sandbox_protocol::CallKey;
 use sandbox_protocol::workflow::{Cause, RunStatus};
 use sandbox_sdk::Chain;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::places::Places;
 use self::table::Table;
 use crate::chain::head::Look;
 use crate::chain::key::SealKeys;
 use crate::chain::notices::Notices;
 use crate::chain::sender::Sender;
 use crate::jobs::{Conductor, Executor};
-use crate::limits::WORKFLOW_RUNS_RUNNING_MAX;
+use crate::limits::{WORKFLOW_RUNS_EACH_MAX, WORKFLOW_RUNS_RUNNING_MAX};
 use crate::records::{Records, now_ms};
 
 pub(crate) use self::error::WorkflowError;
@@ -70,6 +73,8 @@ pub(crate) struct Parts {
     pub(crate) looks: watch::Receiver<Look>,
     /// Oldest newest block on which anything is fired, in seconds of its age; zero is without bound.
     pub(crate) head_age_s_max: u64,
+    /// The most that this may be at any other operator.
+    pub(crate) others_head_age_s_max: u64,
     /// Blocks that a block must have on top of it before it is believed.
     pub(crate) confirmations: u64,
     /// What the reader of the chain saw of workflows.
@@ -93,10 +98,14 @@ struct Shared {
     table: Mutex<Table>,
     /// Workflows that the chain does not have as active yet, though they were answered here.
     expected: Mutex<BTreeSet<CallKey>>,
+    /// Those that it does not have as this operator's any more, with the newest block when that was seen first.
+    parting: Mutex<BTreeMap<CallKey, u64>>,
+    /// See [`table::Moment::handover_s`].
+    handover_s: OnceLock<i64>,
     /// Held by the tick that goes on.
     ticking: tokio::sync::Mutex<()>,
     /// Places for runs that are carried out.
-    places: Semaphore,
+    places: Places,
     /// Counts what was written of runs.
     changed: watch::Sender<u64>,
     /// Something was fired that the chain is to be told of.
@@ -113,8 +122,10 @@ impl Workflows {
             parts,
             table: Mutex::default(),
             expected: Mutex::default(),
+            parting: Mutex::default(),
+            handover_s: OnceLock::new(),
             ticking: tokio::sync::Mutex::default(),
-            places: Semaphore::new(WORKFLOW_RUNS_RUNNING_MAX),
+            places: Places::new(WORKFLOW_RUNS_RUNNING_MAX, WORKFLOW_RUNS_EACH_MAX),
             changed: watch::Sender::new(0),
             unreported: Notify::new(),
             in_step: watch::Sender::new(false),
@@ -128,6 +139,7 @@ impl Workflows {
         let stop = shared.stop.clone();
         let keeping = async {
             shared.expect_answered();
+            shared.learn_handover().await;
             shared.rebuild().await;
             shared.take_up().await;
             shared.in_step.send_replace(true);
@@ -150,7 +162,7 @@ impl Workflows {
     /// Fires a workflow for job 31; a repeat of the call gives the run that it fired.
     pub(crate) async fn trigger(&self, key: CallKey, call: u64) -> Result<(u64, RunStatus), WorkflowError> {
         self.0.read().await;
-        self.0.known_or_looked_up(key).await?;
+        self.0.looked_up_unless_active(key).await?;
         let cause = Cause::Manual { call };
         let fired = self.0.fire(key, Fired { cause, body: Value::Null, seal: None }).await?;
         Ok((fired.number, fired.status))
@@ -173,6 +185,10 @@ impl Shared {
 
     fn expected(&self) -> MutexGuard<'_, BTreeSet<CallKey>> {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parting(&self) -> MutexGuard<'_, BTreeMap<CallKey, u64>> {
+        self.parting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns when the workflows were read from the chain, and runs of a former life were taken up.

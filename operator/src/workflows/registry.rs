@@ -11,13 +11,13 @@ use sandbox_sdk::contracts::IAgentSandboxBlueprint::{WorkflowStatus, WorkflowVie
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::error::WorkflowError;
-use super::table::{self, Row};
+use super::table::{Moment, Row};
 use super::{Shared, now_s};
 use crate::chain::notices::Seen;
 use crate::chain::until_answered;
 use crate::limits::{
-    WORKFLOW_CANCEL_TIMEOUT, WORKFLOW_COMPARE_PAUSE, WORKFLOW_LOOKS_AT_ONCE_MAX, WORKFLOW_LOOKS_MAX,
-    WORKFLOW_STANDINGS_AT_ONCE_MAX, WORKFLOW_TEXT_PAUSE,
+    WORKFLOW_BEHIND_BLOCKS_MAX, WORKFLOW_CANCEL_TIMEOUT, WORKFLOW_COMPARE_PAUSE, WORKFLOW_HANDOVER_SLACK_S,
+    WORKFLOW_LOOKS_AT_ONCE_MAX, WORKFLOW_LOOKS_MAX, WORKFLOW_STANDINGS_AT_ONCE_MAX, WORKFLOW_TEXT_PAUSE,
 };
 use crate::records::{RecordsError, RunKey, RunRecord, now_ms};
 
@@ -50,9 +50,13 @@ impl Shared {
         let mut news = Vec::new();
         let mut rows = Vec::new();
         for view in views.iter().filter(|view| self.serves(view.serviceId)) {
-            let (key, row, at) = (key_of(view), Row::of(view), self.instant());
+            let (key, row) = (key_of(view), Row::of(view));
+            if self.table().get(key).is_some() {
+                self.enter_one(key, row).await?;
+                continue;
+            }
             let known = self.parts.records.workflow_standing(key)?;
-            let standing = row.standing(known.clone(), at);
+            let standing = row.standing(known.clone(), self.moment());
             if known.as_ref() != Some(&standing) {
                 news.push((key, standing.clone()));
             }
@@ -62,10 +66,7 @@ impl Shared {
             self.parts.records.put_workflow_standings(some).await?;
         }
         for (key, row, standing) in rows {
-            let mut table = self.table();
-            // What was fired since it was read is known better here.
-            let here = table.get(key).map(|known| known.standing.clone()).filter(|here| here.epoch == row.epoch);
-            table.enter(key, row, here.unwrap_or(standing), now_s());
+            self.table().enter(key, row, standing, now_s());
         }
         Ok(())
     }
@@ -73,7 +74,7 @@ impl Shared {
     /// Looks at workflows whenever something is told of them, at those that were answered here until the chain has them, and now and
     /// then at all.
     pub(super) async fn keep_in_step(self: &Arc<Self>) {
-        let mut looks = self.parts.looks.clone();
+        let (mut looks, mut seen_at) = (self.parts.looks.clone(), 0);
         let mut compare = interval_at(Instant::now() + WORKFLOW_COMPARE_PAUSE, WORKFLOW_COMPARE_PAUSE);
         compare.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -83,8 +84,11 @@ impl Shared {
                     if looked.is_err() {
                         return;
                     }
-                    let expected: Vec<CallKey> = self.expected().iter().copied().collect();
-                    self.look_at(expected).await;
+                    let head = looks.borrow_and_update().block.number;
+                    if head != std::mem::replace(&mut seen_at, head) {
+                        let expected: Vec<CallKey> = self.expected().iter().copied().collect();
+                        self.look_at(expected).await;
+                    }
                 }
                 _ = compare.tick() => self.rebuild().await,
             }
@@ -156,49 +160,52 @@ impl Shared {
         Ok(self.parts.chain.service_view(service).await?.is_some_and(|view| view.active))
     }
 
-    /// Fires a workflow no more, and forgets it; while runs of it are open it is only expected to be forgotten.
+    /// Fires a workflow no more, and forgets it when its runs have ended and the block on which it was seen to be over is believed;
+    /// until then it is expected to be.
     async fn part_with(self: &Arc<Self>, key: CallKey, reason: &str) -> Result<(), RecordsError> {
         self.drop_workflow(key, reason).await;
-        if self.parts.records.has_open_runs(key)? {
+        let head = self.parts.looks.borrow().block.number;
+        let seen_at = *self.parting().entry(key).or_insert(head);
+        if self.believed() < seen_at || self.parts.records.has_open_runs(key)? {
             self.expected().insert(key);
             return Ok(());
         }
         self.parts.records.forget_workflow(key).await?;
+        self.parting().remove(&key);
         self.expected().remove(&key);
         Ok(())
     }
 
     async fn enter_one(&self, key: CallKey, row: Row) -> Result<(), RecordsError> {
-        let at = self.instant();
-        let (known, was_paused) = match self.table().get(key) {
-            Some(known) => (Some(known.standing.clone()), known.row.is_paused),
-            None => (None, false),
+        let turn = self.table().get(key).map(|known| known.turn.clone());
+        // Who fires it writes the same record.
+        let _turn = match turn {
+            Some(turn) => Some(turn.lock_owned().await),
+            None => None,
         };
-        let known = match known {
-            Some(known) => Some(known),
+        let at = self.moment();
+        let here = self.table().get(key).map(|known| known.standing.clone());
+        let known = match here {
+            Some(here) => Some(here),
             None => self.parts.records.workflow_standing(key)?,
         };
-        let mut standing = row.standing(known.clone(), at);
-        if was_paused && !row.is_paused {
-            // Nothing is made up for of the time in which its owner wanted none.
-            (standing.since_s, standing.since_block) = (at.now_s, at.block);
-        }
+        let was_paused = known.as_ref().is_some_and(|known| known.is_paused);
+        let standing = row.standing(known.clone(), at);
         if known.as_ref() != Some(&standing) {
             self.parts.records.put_workflow_standing(key, &standing).await?;
         }
         if row.is_paused && !was_paused {
             tracing::info!(workflow = %key, "paused by its owner");
         }
-        let mut table = self.table();
-        // What was fired meanwhile is known better in the table.
-        let here = table.get(key).map(|known| known.standing.clone()).filter(|here| here.last_run > standing.last_run);
-        table.enter(key, row, here.unwrap_or(standing), at.now_s);
+        self.parting().remove(&key);
+        self.table().enter(key, row, standing, at.now_s);
         Ok(())
     }
 
-    /// Makes sure that a workflow is in the table, or is not this operator's.
-    pub(super) async fn known_or_looked_up(self: &Arc<Self>, key: CallKey) -> Result<(), WorkflowError> {
-        if self.table().get(key).is_none() {
+    /// Makes sure that a workflow is in the table, and there as the chain has it now where it would not be fired.
+    pub(super) async fn looked_up_unless_active(self: &Arc<Self>, key: CallKey) -> Result<(), WorkflowError> {
+        let is_active = self.table().get(key).is_some_and(|known| !known.row.is_paused);
+        if !is_active {
             self.look(key).await?;
         }
         Ok(())
@@ -276,12 +283,7 @@ impl Shared {
         match record.entry.status {
             RunStatus::Running if is_ours => self.begin(run, true),
             RunStatus::Queued if is_ours => self.begin_next(run.workflow),
-            RunStatus::Running => {
-                if let Err(error) = self.end_begun(run, record).await {
-                    tracing::warn!(workflow = %run.workflow, error = %crate::error_chain(&error), "its steps may go on");
-                }
-                self.clear_and_end(run, record, NOT_OURS).await;
-            }
+            RunStatus::Running => self.give_up(run, record, (RunStatus::Cancelled, NOT_OURS.to_owned())).await,
             RunStatus::Queued => self.end_unbegun(run, NOT_OURS).await,
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled | RunStatus::Skipped => {}
         }
@@ -301,8 +303,15 @@ impl Shared {
         self.tell_changed();
     }
 
-    fn instant(&self) -> table::Instant {
-        table::Instant { now_s: now_s(), block: self.believed() }
+    fn moment(&self) -> Moment {
+        let handover_s = self.handover_s.get().copied().unwrap_or_default();
+        Moment { now_s: now_s(), block: self.believed(), handover_s }
+    }
+
+    /// Learns for how long who had a workflow before may go on firing it: as long as anybody may be behind the chain.
+    pub(super) async fn learn_handover(&self) {
+        let block_ms = until_answered("time between blocks", || self.parts.chain.mean_block_time_ms()).await;
+        self.handover_s.get_or_init(|| handover_s(self.parts.others_head_age_s_max, block_ms));
     }
 
     fn serves(&self, service: u64) -> bool {
@@ -310,6 +319,29 @@ impl Shared {
     }
 }
 
+/// Seconds that an operator which looks at blocks of at most this age, made every so many milliseconds, may be behind the chain.
+fn handover_s(head_age_s_max: u64, block_ms: u64) -> i64 {
+    let behind_s = block_ms.saturating_mul(WORKFLOW_BEHIND_BLOCKS_MAX).div_ceil(1_000);
+    let sum_s = head_age_s_max.saturating_add(behind_s).saturating_add(WORKFLOW_HANDOVER_SLACK_S);
+    i64::try_from(sum_s).unwrap_or(i64::MAX)
+}
+
 fn key_of(view: &WorkflowView) -> CallKey {
     CallKey { service: view.serviceId, call: view.workflowId }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::HEAD_AGE_S_MAX;
+
+    #[test]
+    fn who_takes_a_workflow_over_waits_for_as_long_as_the_other_may_be_behind() {
+        let behind_s = |block_s: u64| i64::try_from(HEAD_AGE_S_MAX + WORKFLOW_BEHIND_BLOCKS_MAX * block_s).unwrap();
+        for block_s in [1, 12] {
+            assert!(handover_s(HEAD_AGE_S_MAX, block_s * 1_000) > behind_s(block_s), "{block_s}");
+        }
+        assert_eq!(handover_s(0, 250), 2 + 30, "a chain of one's own");
+        assert_eq!(handover_s(u64::MAX, u64::MAX), i64::MAX);
+    }
 }

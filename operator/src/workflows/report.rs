@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use super::Shared;
 use crate::limits::WORKFLOW_REPORTED_AT_ONCE_MAX;
+use crate::records::Standing;
 
 impl Shared {
     /// Reports, as often as is set.
@@ -20,7 +21,7 @@ impl Shared {
         loop {
             while self.report_some().await {}
             sleep(pause).await;
-            if self.unreported().is_empty() {
+            if self.unreported(u64::MAX).is_empty() {
                 self.unreported.notified().await;
             }
         }
@@ -28,7 +29,8 @@ impl Shared {
 
     /// Reports as many as one transaction takes; whether there are more.
     async fn report_some(&self) -> bool {
-        let mut waiting = self.unreported();
+        // The contract leaves out, without a word, what is later than its block.
+        let mut waiting = self.unreported(self.parts.looks.borrow().block.time_s);
         let is_more = waiting.len() > WORKFLOW_REPORTED_AT_ONCE_MAX;
         waiting.truncate(WORKFLOW_REPORTED_AT_ONCE_MAX);
         if waiting.is_empty() {
@@ -51,10 +53,11 @@ impl Shared {
         }
     }
 
-    /// Firings that the chain does not know, the oldest first.
-    fn unreported(&self) -> Vec<Firing> {
+    /// Firings until this second that the chain does not know, the oldest first.
+    fn unreported(&self, until_s: u64) -> Vec<Firing> {
         let table = self.table();
-        let waiting = table.iter().filter(|(_, known)| known.standing.fired_s > known.standing.reported_s);
+        let is_unreported = |standing: &Standing| standing.fired_s > standing.reported_s && standing.fired_s <= until_s;
+        let waiting = table.iter().filter(|(_, known)| is_unreported(&known.standing));
         let mut waiting: Vec<Firing> = waiting
             .map(|(key, known)| Firing {
                 serviceId: key.service,

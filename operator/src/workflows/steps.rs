@@ -10,12 +10,11 @@ use sandbox_fleet::workflow::{Action, Start, StepResult, step_key};
 use sandbox_protocol::files::{FilePath, FilesQuery as _, ReadQuery};
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
+use super::Shared;
 use super::course::Course;
-use super::error::WorkflowError;
-use super::{Checked, Shared, check};
 use crate::jobs::{self, NegotiationOrder};
 use crate::limits::SNAPSHOT_TIMEOUT;
-use crate::records::{RunKey, RunRecord};
+use crate::records::RunKey;
 
 /// An attempt in hand.
 struct Doing {
@@ -28,34 +27,27 @@ struct Doing {
 }
 
 impl Shared {
-    /// Ends what a former life began of a run that nobody carries on: in a sandbox that outlives the run it would go on for nobody.
-    pub(super) async fn end_begun(&self, key: RunKey, record: &RunRecord) -> Result<(), WorkflowError> {
-        let Some(state) = &record.state else { return Ok(()) };
-        let Some((view, _)) = self.parts.chain.workflow(key.workflow).await? else { return Ok(()) };
-        let Some(text) = self.parts.records.workflow_text(key.workflow, view.bodyHash)? else { return Ok(()) };
-        let Checked { plan, .. } = check(&text, &self.parts.menu).map_err(WorkflowError::Text)?;
-        for start in state.running(&plan) {
-            // Its own sandbox goes with the run.
-            let Some(sandbox) = start.sandbox else { continue };
-            let errand = jobs::Errand { owner: view.owner, id: name_of(key, &start), resumed: true };
-            let ended = match start.action {
-                Action::Exec(_) => self.parts.executor.end_command(&errand, sandbox).await,
-                Action::Agent { .. } => self.parts.executor.end_run(&errand, sandbox).await,
-                // They end with the process that conducts them.
-                Action::Snapshot(_) | Action::Negotiation(_) => Ok(()),
-            };
-            if let Err(error) = ended {
-                tracing::info!(workflow = %key.workflow, run = key.number, %sandbox, %error, "nothing to end");
-            }
+    /// Ends what a former life began of an attempt, in a sandbox that outlives its run.
+    pub(super) async fn end_begun(&self, run: (RunKey, u16), owner: Address, start: Start) {
+        // Its own sandbox goes with the run.
+        let Some(sandbox) = start.sandbox else { return };
+        let errand = jobs::Errand { owner, id: name_of(run, &start), resumed: true };
+        let ended = match start.action {
+            Action::Exec(_) => self.parts.executor.end_command(&errand, sandbox).await,
+            Action::Agent { .. } => self.parts.executor.end_run(&errand, sandbox).await,
+            // They end with the process that conducts them.
+            Action::Snapshot(_) | Action::Negotiation(_) => Ok(()),
+        };
+        if let Err(error) = ended {
+            tracing::info!(%sandbox, %error, "nothing of a step is left to end");
         }
-        Ok(())
     }
 }
 
 impl Course {
     /// Carries an attempt out, or attaches to what a former life began of it.
     pub(super) fn doing(&self, start: Start, resumed: bool) -> impl Future<Output = StepResult> + Send + use<> {
-        let name = name_of(self.key, &start);
+        let name = name_of((self.key, self.epoch()), &start);
         let doing = Doing { shared: self.shared.clone(), key: self.key, owner: self.owner, name, resumed };
         let sandbox = start.sandbox.or(self.own());
         async move {
@@ -126,8 +118,8 @@ impl Doing {
 }
 
 /// What an attempt is called in its sandbox.
-fn name_of(RunKey { workflow, number }: RunKey, start: &Start) -> String {
-    step_key(workflow.service, workflow.call, number, &start.id, start.attempt.number)
+fn name_of((RunKey { workflow, number }, epoch): (RunKey, u16), start: &Start) -> String {
+    step_key(workflow, (epoch, number), &start.id, start.attempt.number)
 }
 
 fn no_sandbox() -> StepResult {

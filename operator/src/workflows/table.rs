@@ -12,7 +12,6 @@ use sandbox_protocol::workflow::{BadTrigger, CatchUp, EventSource, Overlap, Trig
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::{WorkflowStatus, WorkflowTrigger, WorkflowView};
 use tokio::sync::{Mutex, watch};
 
-use crate::limits::WORKFLOW_HANDOVER_S;
 use crate::records::Standing;
 
 /// What the chain says of a workflow.
@@ -27,13 +26,15 @@ pub(super) struct Row {
     pub(super) is_paused: bool,
 }
 
-/// When a workflow is looked at: what the clock and the chain say.
+/// What the clock and the chain say when a workflow is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Instant {
+pub(super) struct Moment {
     /// Seconds since 1970.
     pub(super) now_s: i64,
     /// The newest block that is believed.
     pub(super) block: u64,
+    /// Seconds for which nobody fires a workflow that came from another operator: that one may not know it yet.
+    pub(super) handover_s: i64,
 }
 
 /// Why nothing fires a workflow.
@@ -92,17 +93,22 @@ impl Row {
         }
     }
 
-    /// How far it is, from what was known before: who has it from another operator leaves alone what that one may still fire.
-    pub(super) fn standing(&self, known: Option<Standing>, at: Instant) -> Standing {
-        let last_triggered_s = i64::try_from(self.last_triggered_s).unwrap_or(i64::MAX);
-        match known {
+    /// How far it is, from what was known before: who has it from another operator leaves alone what that one may still fire, and
+    /// nothing is made up for of the time in which its owner wanted none.
+    pub(super) fn standing(&self, known: Option<Standing>, at: Moment) -> Standing {
+        let standing = match known {
+            Some(standing) if standing.epoch == self.epoch && standing.is_paused && !self.is_paused => {
+                Standing { since_s: at.now_s, since_block: at.block, ..standing }
+            }
             Some(standing) if standing.epoch == self.epoch => standing,
             other => {
-                let handover_s = if self.epoch == 0 { 0 } else { WORKFLOW_HANDOVER_S };
+                let last_triggered_s = i64::try_from(self.last_triggered_s).unwrap_or(i64::MAX);
+                let handover_s = if self.epoch == 0 { 0 } else { at.handover_s };
                 let since_s = (at.now_s + handover_s).max(last_triggered_s.saturating_add(1));
                 Standing { epoch: self.epoch, since_s, since_block: at.block, ..other.unwrap_or_default() }
             }
-        }
+        };
+        Standing { is_paused: self.is_paused, ..standing }
     }
 }
 
@@ -198,6 +204,13 @@ impl Table {
         self.due.due(now_s)
     }
 
+    /// Has the clock come again for what it was not fired for.
+    pub(super) fn put_back(&mut self, key: CallKey, now_s: i64) {
+        if let Some((row, standing)) = self.get(key).map(|known| (known.row.clone(), known.standing.clone())) {
+            self.enter(key, row, standing, now_s);
+        }
+    }
+
     /// When the clock fires a workflow next, in seconds since 1970.
     pub(super) fn next_slot_s(&self, key: CallKey) -> Option<i64> {
         self.due.next_at(key)
@@ -221,8 +234,10 @@ mod tests {
         Row { owner, epoch, kind, config: config.into(), body_hash, last_triggered_s: 0, is_paused: false }
     }
 
-    fn at(now_s: i64) -> Instant {
-        Instant { now_s, block: 7 }
+    const HANDOVER_S: i64 = 60;
+
+    fn at(now_s: i64) -> Moment {
+        Moment { now_s, block: 7, handover_s: HANDOVER_S }
     }
 
     fn enter(table: &mut Table, row: &Row, is_paused: bool, standing: &Standing, now_s: i64) {
@@ -248,12 +263,34 @@ mod tests {
     fn who_has_a_workflow_from_another_operator_leaves_alone_what_that_one_may_fire() {
         let moved = row("cron", "* * * * *", 1);
         let standing = moved.standing(None, at(NOON_S));
-        assert_eq!((standing.epoch, standing.since_s, standing.since_block), (1, NOON_S + WORKFLOW_HANDOVER_S, 7));
+        assert_eq!((standing.epoch, standing.since_s, standing.since_block), (1, NOON_S + HANDOVER_S, 7));
         assert_eq!(moved.standing(Some(standing.clone()), at(NOON_S + 500)), standing, "known as it is");
         let back = row("cron", "* * * * *", 2).standing(Some(standing), at(NOON_S + 500));
-        assert_eq!((back.epoch, back.since_s), (2, NOON_S + 500 + WORKFLOW_HANDOVER_S));
+        assert_eq!((back.epoch, back.since_s), (2, NOON_S + 500 + HANDOVER_S));
         let ahead = Row { last_triggered_s: NOON_S as u64 + 900, ..moved };
         assert_eq!(ahead.standing(None, at(NOON_S)).since_s, NOON_S + 901);
+    }
+
+    #[test]
+    fn of_a_pause_nothing_is_made_up_for_also_when_it_began_in_a_former_life() {
+        let (mut table, active) = (Table::default(), row("cron", "0 * * * *", 0));
+        let paused = Row { is_paused: true, ..active.clone() };
+        let standing = active.standing(None, at(NOON_S - 60));
+        let kept = paused.standing(Some(standing), at(NOON_S - 30));
+        let resumed = active.standing(Some(kept), at(NOON_S + 60));
+        enter(&mut table, &active, false, &resumed, NOON_S + 60);
+        assert_eq!(table.due(NOON_S + 3_500).len(), 0, "its noon was in the pause");
+        assert_eq!(table.due(NOON_S + 3_602)[0].slots, [NOON_S + 3_600]);
+    }
+
+    #[test]
+    fn what_was_due_and_not_fired_is_due_again() {
+        let (mut table, row) = (Table::default(), row("cron", "0 * * * *", 0));
+        enter(&mut table, &row, false, &row.standing(None, at(NOON_S - 60)), NOON_S - 60);
+        assert_eq!(table.due(NOON_S + 2)[0].slots, [NOON_S]);
+        assert_eq!(table.due(NOON_S + 3).len(), 0);
+        table.put_back(KEY, NOON_S + 3);
+        assert_eq!(table.due(NOON_S + 4)[0].slots, [NOON_S]);
     }
 
     #[test]

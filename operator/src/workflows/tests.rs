@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::table::{Instant, Row};
+use super::table::{Moment, Row};
 use super::*;
 use crate::chain::mocked;
 use crate::config::KeystoreConfig;
@@ -49,6 +49,7 @@ pub(crate) fn of_nobody(
         sender,
         looks,
         head_age_s_max: 0,
+        others_head_age_s_max: 0,
         confirmations: 0,
         notices: Notices::default(),
         me: key.address(),
@@ -110,7 +111,7 @@ impl Yard {
             is_paused: false,
         };
         let known = self.records.workflow_standing(KEY).unwrap();
-        let standing = row.standing(known, Instant { now_s: now_s() - 10, block: BLOCK });
+        let standing = row.standing(known, Moment { now_s: now_s() - 10, block: BLOCK, handover_s: 0 });
         self.workflows.0.table().enter(KEY, row, standing, now_s() - 10);
     }
 
@@ -190,6 +191,7 @@ async fn the_clock_fires_on_a_fresh_sight_of_the_chain_only_and_an_instant_once_
     assert!(yard.workflows.0.table().leave(KEY).is_some());
     yard.have(&body, "", every_second).await;
     while yard.records.runs(KEY, u64::MAX, 9).unwrap().len() < 2 {
+        yard.looks.send_replace(Look::now(BLOCK));
         yard.workflows.tick().await;
         tokio::task::yield_now().await;
     }

@@ -40,7 +40,14 @@ pub(crate) fn check(text: &WorkflowText, menu: &Menu) -> Result<Checked, Failure
     }
     let config = text.sandbox_config_json.trim();
     let spec = if config.is_empty() { None } else { Some(own_sandbox(config, menu)?) };
-    Ok(Checked { plan: Plan::parse(&text.workflow_json, spec.is_some())?, spec })
+    Ok(Checked { plan: text.plan()?, spec })
+}
+
+impl WorkflowText {
+    /// Its steps, whatever is offered.
+    pub(super) fn plan(&self) -> Result<Plan, Failure> {
+        Plan::parse(&self.workflow_json, !self.sandbox_config_json.trim().is_empty())
+    }
 }
 
 fn own_sandbox(config: &str, menu: &Menu) -> Result<SandboxSpec, Failure> {

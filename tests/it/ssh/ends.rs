@@ -11,9 +11,9 @@ use sandbox_tests::wait::until;
 
 use super::{BOUND, Guests, Stay, Way};
 
-/// In which a stay ends, once the operator knows that it is over: a second is promised, two more are a busy machine's. What it
+/// In which a stay ends, once the operator knows that it is over: a second is promised, the others are a busy machine's. What it
 /// really takes is printed.
-const AT_ONCE: Duration = Duration::from_secs(3);
+const AT_ONCE: Duration = Duration::from_secs(10);
 const DENIED: &str = "Permission denied (publickey).";
 
 impl Stay {

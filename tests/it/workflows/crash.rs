@@ -46,6 +46,7 @@ async fn a_trigger_whose_operator_is_killed_fires_once() -> Result<()> {
     let body = json!({"sandbox_id": sandbox, "steps": [step("count", "echo x >> count; cat count", &[])]});
     let workflow = create(&world, &body, &["--overlap", "queue"]).await?;
     let number = trigger(&world.customer, &workflow).await?;
+    ended(&world.customer, &workflow, number).await?;
     world.node.kill()?;
     let customer = world.customer.clone();
     let triggering = tokio::spawn(async move {

@@ -20,9 +20,9 @@ use crate::world::World;
 
 const BOUND: Duration = Duration::from_secs(90);
 
-/// A step that runs a command.
+/// A step that runs a command, with more time than any test has for it.
 fn step(id: &str, command: &str, needs: &[&str]) -> Value {
-    json!({"id": id, "kind": "exec", "needs": needs, "with": {"command": command}})
+    json!({"id": id, "kind": "exec", "needs": needs, "timeout_ms": 300_000, "with": {"command": command}})
 }
 
 /// Creates a workflow and returns its id.

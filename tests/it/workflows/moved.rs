@@ -42,7 +42,7 @@ async fn a_workflow_whose_operator_has_left_fires_at_another_and_there_only() ->
     let customer = ground.client(CUSTOMER)?;
     let service = customer.service(&operators).await?;
     let body = json!({"steps": [step("tell", "echo $SECRET", &[])]});
-    let more = ["--memory-mb", "64", "--env", "SECRET=canary", "--cron", "*/5 * * * * *"];
+    let more = ["--memory-mb", "64", "--env", "SECRET=canary", "--cron", "*/5 * * * * *", "--overlap", "queue"];
     let workflow = create_in(service, (&customer, nodes[0].dir()), &body, &more).await?;
     let chain = ground.account(CUSTOMER).await?.chain().clone();
     let id = key(&workflow)?;

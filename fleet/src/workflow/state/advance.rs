@@ -41,7 +41,20 @@ impl RunState {
         Advance { start, cancel, wake_at_ms, ended: self.ended.map(|(status, _)| status) }
     }
 
-    /// After a restart: the attempts that were running, to be taken up again by their keys.
+    /// After a restart: the attempts that were running, to be taken up again by their keys. One whose time passed meanwhile has what
+    /// a sandbox has to tell what became of it: it may have been done long ago.
+    pub fn take_up(&mut self, plan: &Plan, now_ms: u64) -> Vec<Start> {
+        let least_ms = now_ms.saturating_add(STEP_GRACE_MS);
+        for step in &mut self.steps {
+            if let StepPhase::Running { until_ms, .. } = &mut step.phase {
+                *until_ms = least_ms.max(*until_ms);
+            }
+        }
+        self.version += 1;
+        self.running(plan)
+    }
+
+    /// The attempts that are running.
     pub fn running(&self, plan: &Plan) -> Vec<Start> {
         let attempts = self.attempts().filter_map(|(attempt, _)| {
             let planned = plan.steps.get(attempt.step.place())?;

@@ -160,7 +160,7 @@ impl Operator {
                 prop_assert_eq!(&state, &self.state);
                 self.state = state;
                 let again: BTreeSet<Attempt> =
-                    self.state.running(&self.plan).iter().map(|start| start.attempt).collect();
+                    self.state.take_up(&self.plan, self.now_ms).iter().map(|start| start.attempt).collect();
                 prop_assert_eq!(&again, &self.running, "what ran is taken up again, and nothing else");
             }
             Happening::Cancel => {

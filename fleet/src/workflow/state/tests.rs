@@ -308,10 +308,22 @@ fn what_was_running_is_taken_up_again_as_it_was_begun() {
     run.settle("a", StepResult::exec(reply(0, "0.30000000000000004")));
     let begun = run.advance().start;
     assert_eq!((begun[0].artifacts.as_slice(), begun[0].sandbox), (&["out".to_owned()][..], None));
-    let again: RunState = serde_json::from_str(&serde_json::to_string(&run.state).unwrap()).unwrap();
-    assert_eq!(again.running(&run.plan), begun);
+    let mut again: RunState = serde_json::from_str(&serde_json::to_string(&run.state).unwrap()).unwrap();
+    assert_eq!(again.take_up(&run.plan, run.now_ms), begun);
     run.done("b");
     assert_eq!(run.state.running(&run.plan), []);
+}
+
+#[test]
+fn what_was_done_while_nobody_looked_is_asked_for_before_it_is_broken_off() {
+    let mut run = Story::of(&[("a", &[], r#""timeout_ms":1000"#)]);
+    run.starts();
+    run.now_ms += 1_000 + STEP_GRACE_MS;
+    assert_eq!(run.state.take_up(&run.plan, run.now_ms).len(), 1);
+    run.now_ms += STEP_GRACE_MS - 1;
+    assert_eq!(run.advance().cancel, []);
+    run.now_ms += 1;
+    assert_eq!(run.advance().cancel.len(), 1, "it tells nothing");
 }
 
 #[test]
