@@ -11,7 +11,7 @@ use crate::limits::METADATA_MAX;
 use crate::run;
 
 /// What cargo sets for the program it runs. Handed on, it would look to build scripts like a changed environment.
-const SET_BY_CARGO_RUN: [&str; 14] = [
+const SET_BY_CARGO_RUN: [&str; 18] = [
     "CARGO_BIN_NAME",
     "CARGO_CRATE_NAME",
     "CARGO_MANIFEST_DIR",
@@ -26,6 +26,10 @@ const SET_BY_CARGO_RUN: [&str; 14] = [
     "CARGO_PKG_REPOSITORY",
     "CARGO_PKG_RUST_VERSION",
     "CARGO_PKG_VERSION",
+    "CARGO_PKG_VERSION_MAJOR",
+    "CARGO_PKG_VERSION_MINOR",
+    "CARGO_PKG_VERSION_PATCH",
+    "CARGO_PKG_VERSION_PRE",
 ];
 
 /// The directories and programs that every task needs.
