@@ -18,6 +18,7 @@ use sandbox_protocol::ssh::PublicKey;
 use sandbox_protocol::{CallKey, Job, SandboxId};
 
 pub use self::agents::AgentBuilder;
+pub(crate) use self::batches::BATCH_KEY;
 pub use self::batches::{BatchBuilder, BatchCreateBuilder, batch_collect};
 pub use self::workflows::{BadWorkflow, WorkflowBuilder, cancel_workflow, trigger_workflow};
 

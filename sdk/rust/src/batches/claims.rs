@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use alloy::primitives::{Address, U256};
 use sandbox_protocol::abi::{self, ExecResponse, JobError, TaskResponse};
-use sandbox_protocol::batch::{ELSEWHERE, ItemExec, ItemState, ItemTask, NOT_RUN};
+use sandbox_protocol::batch::{BatchId, ELSEWHERE, ItemExec, ItemState, ItemTask, NOT_RUN};
 use sandbox_protocol::exec::ByteText;
 use sandbox_protocol::http::AnswerBody;
 use sandbox_protocol::{Failure, FailureCode, Job, Outcome, SandboxId};
@@ -28,6 +28,9 @@ pub enum Lie {
     /// Its response, to which it has attested, is none to such a batch.
     #[error("its response is none to this batch")]
     Garbled,
+    /// Its response, to which it has attested, is to another batch.
+    #[error("it answers to a batch {0:?}")]
+    OtherBatch(String),
     /// It says what came of an item that the chain has as another's.
     #[error("it claims item {index}, which is {holder}'s")]
     Foreign {
@@ -49,19 +52,18 @@ pub(super) struct Ground {
     /// The last block in which answers are expected.
     pub(super) deadline_block: u64,
     /// The sandboxes that are named.
-    pub(super) rows: BTreeMap<SandboxId, SandboxView>,
+    pub(super) rows: BTreeMap<SandboxId, Row>,
 }
 
-/// Whose an item is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// This operator's.
-    Of(Address),
-    /// This operator's, but not always: it was deleted, or not yet asked for when the call came. Each operator looked at its own
-    /// time, so the first may have found it nobody's.
-    Was(Address),
-    /// Nobody's that has a part: the first operator reports it.
-    Nobody,
+/// A sandbox that is named, as operators may have found it when the call came to them.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    /// At the block of the call, by which operators go; where the node does not remember that, nothing.
+    pub(super) then: Option<SandboxView>,
+    /// As it is now, and as an operator may have found it whose own node does not remember.
+    pub(super) now: SandboxView,
+    /// Whether its create was given to another operator since, as far as that is asked for: where `then` is known it says so itself.
+    pub(super) has_moved: bool,
 }
 
 /// What one answer says of one item.
@@ -80,63 +82,73 @@ impl Ground {
         self.parts.first().map_or(Address::ZERO, |part| part.operator)
     }
 
-    /// Whose an item is, by the chain.
-    pub(super) fn owner(&self, call: &BatchCall, index: usize) -> Owner {
-        let Some(sandbox) = call.sandbox(index) else { return Owner::Nobody };
+    /// Who may say what came of an item: first the one who is to, then those who may have found it theirs when they looked.
+    pub(super) fn speakers(&self, call: &BatchCall, index: usize) -> Vec<Address> {
+        let Some(sandbox) = call.sandbox(index) else { return vec![self.first()] };
         if call.job == Job::BatchCreate {
             let part = self.parts.iter().find(|part| holds(part, sandbox.slot));
-            return part.map_or(Owner::Nobody, |part| Owner::Of(part.operator));
+            return vec![part.map_or_else(|| self.first(), |part| part.operator)];
         }
-        let row = self.rows.get(&sandbox).filter(|_| sandbox.origin.service == call.key.service);
-        let Some(row) = row.filter(|row| self.parts.iter().any(|part| part.operator == row.operator)) else {
-            return Owner::Nobody;
-        };
-        match row.state {
-            // Calls are numbered as they come, so it was there when this one came.
-            SandboxState::Requested | SandboxState::Live | SandboxState::Expired
-                if sandbox.origin.call < call.key.call =>
-            {
-                Owner::Of(row.operator)
+        match self.rows.get(&sandbox).filter(|_| sandbox.origin.service == call.key.service) {
+            None => vec![self.first()],
+            Some(Row { then: Some(then), now, .. }) => vec![self.holder(then), self.holder(now)],
+            // Anybody with a part may have held it then, and nothing says who.
+            Some(Row { now, has_moved: true, .. }) => {
+                std::iter::once(self.holder(now)).chain(self.parts.iter().map(|part| part.operator)).collect()
             }
-            SandboxState::Unknown => Owner::Nobody,
-            _ => Owner::Was(row.operator),
+            // Calls are numbered as they come, so it was there when this one came.
+            Some(Row { now, .. }) if is_there(now.state) && sandbox.origin.call < call.key.call => {
+                vec![self.holder(now)]
+            }
+            // It is gone, or was not there yet when the call came: who looked at that time found it nobody's.
+            Some(Row { now, .. }) => vec![self.named(now), self.first()],
         }
+    }
+
+    /// Whose a sandbox is by the rule that operators have; the first tells of what is nobody's.
+    fn holder(&self, view: &SandboxView) -> Address {
+        if is_there(view.state) || view.state == SandboxState::Lost { self.named(view) } else { self.first() }
+    }
+
+    /// The operator of a row, if it has a part.
+    fn named(&self, view: &SandboxView) -> Address {
+        let has_part = self.parts.iter().any(|part| part.operator == view.operator);
+        if has_part { view.operator } else { self.first() }
     }
 
     /// Who is to say what came of an item.
     pub(super) fn reporter(&self, call: &BatchCall, index: usize) -> Address {
-        match self.owner(call, index) {
-            Owner::Of(holder) | Owner::Was(holder) => holder,
-            Owner::Nobody => self.first(),
-        }
+        self.speakers(call, index).first().copied().unwrap_or_default()
     }
 
     /// An item that `operator` may not speak of: whose it is.
     fn foreign(&self, call: &BatchCall, index: usize, operator: Address) -> Option<Address> {
-        let (holder, first) = match self.owner(call, index) {
-            Owner::Of(holder) => (holder, false),
-            Owner::Was(holder) => (holder, operator == self.first()),
-            Owner::Nobody => (self.first(), false),
-        };
-        (operator != holder && !first).then_some(holder)
+        let speakers = self.speakers(call, index);
+        if speakers.contains(&operator) { None } else { speakers.first().copied() }
     }
+}
+
+const fn is_there(state: SandboxState) -> bool {
+    matches!(state, SandboxState::Requested | SandboxState::Live | SandboxState::Expired)
 }
 
 const fn holds(part: &Part, slot: u8) -> bool {
     slot >= part.firstSlot && slot - part.firstSlot < part.slots
 }
 
-/// What a proven answer of `operator` says of its items.
+/// What a proven answer of `operator` to a call of this batch says of its items.
 ///
 /// # Errors
 /// [`Lie`].
 pub(super) fn claims(
-    call: &BatchCall,
+    (batch, call): (&BatchId, &BatchCall),
     ground: &Ground,
     (operator, answer): (Address, &AnswerBody),
 ) -> Result<Vec<Claim>, Lie> {
-    if answer.failure.is_some_and(|code| !code.keeps_response()) || answer.outcome == Outcome::Operator {
-        return all_failed(call, ground, operator, answer);
+    match answered_batch(call.job, answer)? {
+        None => return all_failed(call, ground, operator, answer),
+        Some(named) if named != batch.as_str() => return Err(Lie::OtherBatch(head(&named))),
+        Some(_) => {}
     }
     let claims = match call.job {
         Job::BatchCreate => return created(call, ground, operator, answer),
@@ -157,6 +169,24 @@ pub(super) fn claims(
     }
 }
 
+/// The batch that an answer says it is to; one that says only why nothing was done names none.
+///
+/// # Errors
+/// [`Lie::Garbled`].
+pub(super) fn answered_batch(job: Job, answer: &AnswerBody) -> Result<Option<String>, Lie> {
+    if answer.failure.is_some_and(|code| !code.keeps_response()) || answer.outcome == Outcome::Operator {
+        return Ok(None);
+    }
+    let response = &answer.response;
+    let named = match job {
+        Job::BatchCreate => abi::decode::<abi::BatchCreateResponse>(response).map(|response| response.batch_id),
+        Job::BatchExec => abi::decode::<abi::BatchExecResponse>(response).map(|response| response.batch_id),
+        Job::BatchCollect => abi::decode::<abi::BatchCollectResponse>(response).map(|response| response.batch_id),
+        _ => abi::decode::<abi::BatchTaskResponse>(response).map(|response| response.batch_id),
+    };
+    named.map(Some).map_err(|_| Lie::Garbled)
+}
+
 /// The part as a whole was not done, so none of its items was.
 fn all_failed(call: &BatchCall, ground: &Ground, operator: Address, answer: &AnswerBody) -> Result<Vec<Claim>, Lie> {
     let error: JobError = abi::decode(&answer.response).map_err(|_| Lie::Garbled)?;
@@ -172,7 +202,7 @@ fn created(call: &BatchCall, ground: &Ground, operator: Address, answer: &Answer
     for name in response.sandbox_ids.iter().filter(|name| !name.is_empty()) {
         let is_made = name.parse().is_ok_and(|id: SandboxId| id.origin == call.key && made(id.slot));
         if !is_made {
-            return Err(Lie::Phantom(name.chars().take(80).collect()));
+            return Err(Lie::Phantom(head(name)));
         }
     }
     let own = ground.parts.iter().filter(|part| part.operator == operator);
@@ -180,6 +210,11 @@ fn created(call: &BatchCall, ground: &Ground, operator: Address, answer: &Answer
     let claim =
         |slot| Claim::bare(usize::from(slot), if made(slot) { ItemState::Succeeded } else { ItemState::Failed });
     Ok(slots.map(claim).collect())
+}
+
+/// As much of a liar's words as one needs to know them by.
+fn head(text: &str) -> String {
+    text.chars().take(80).collect()
 }
 
 /// The results that are the operator's own, each in the place of its endpoint.
@@ -271,11 +306,23 @@ mod tests {
         Address::repeat_byte(place)
     }
 
+    fn view(place: u8, state: SandboxState) -> SandboxView {
+        SandboxView { operator: operator(place), owner: Address::ZERO, expiryBlock: 0, state }
+    }
+
+    /// A row at a node that does not remember the call's block.
+    fn forgotten(place: u8, state: SandboxState) -> Row {
+        Row { then: None, now: view(place, state), has_moved: false }
+    }
+
+    fn batch() -> BatchId {
+        "night".parse().unwrap()
+    }
+
     /// A call for the sandboxes 0 to 2 of another call, the first two held by #1 and #2, the third by nobody.
     fn exec() -> (BatchCall, Ground) {
         let id = |slot| SandboxId { origin: CallKey { service: 1, call: 4 }, slot };
-        let row = |place, state| SandboxView { operator: operator(place), owner: Address::ZERO, expiryBlock: 0, state };
-        let rows = [(id(0), row(1, SandboxState::Live)), (id(1), row(2, SandboxState::Live))];
+        let rows = [(id(0), forgotten(1, SandboxState::Live)), (id(1), forgotten(2, SandboxState::Live))];
         let call = BatchCall {
             key: KEY,
             job: Job::BatchExec,
@@ -337,8 +384,9 @@ mod tests {
 
     fn said(place: u8, results: Vec<ExecResponse>) -> Result<Vec<Claim>, String> {
         let (call, ground) = exec();
-        let response = abi::BatchExecResponse { results, ..Default::default() }.abi_encode();
-        claims(&call, &ground, (operator(place), &answer(None, response, 0))).map_err(|lie| lie.to_string())
+        let response = abi::BatchExecResponse { batch_id: batch().to_string(), results, ..Default::default() };
+        let answer = answer(None, response.abi_encode(), 0);
+        claims((&batch(), &call), &ground, (operator(place), &answer)).map_err(|lie| lie.to_string())
     }
 
     fn states(claims: &[Claim]) -> Vec<(usize, ItemState)> {
@@ -367,27 +415,71 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_meanwhile_may_be_told_by_either() {
+    fn who_answers_to_another_batch_lies_whatever_the_job() {
+        let batch_id = "another".to_owned();
+        let answers = [
+            (
+                Job::BatchCreate,
+                abi::BatchCreateResponse { batch_id: batch_id.clone(), ..Default::default() }.abi_encode(),
+            ),
+            (Job::BatchExec, abi::BatchExecResponse { batch_id: batch_id.clone(), ..Default::default() }.abi_encode()),
+            (Job::BatchTask, abi::BatchTaskResponse { batch_id: batch_id.clone(), ..Default::default() }.abi_encode()),
+            (Job::BatchCollect, abi::BatchCollectResponse { batch_id, ..Default::default() }.abi_encode()),
+        ];
+        for (job, response) in answers {
+            let (call, ground) = exec();
+            let call = BatchCall { job, ..call };
+            let said = claims((&batch(), &call), &ground, (operator(1), &answer(None, response, 0)));
+            assert_eq!(said.unwrap_err().to_string(), r#"it answers to a batch "another""#, "{job:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_deleted_meanwhile_may_be_told_by_either_where_the_node_forgot() {
         let (call, mut ground) = exec();
         let id = call.endpoints[1].unwrap();
-        ground.rows.get_mut(&id).unwrap().state = SandboxState::Deleted;
-        assert_eq!((ground.owner(&call, 1), ground.reporter(&call, 1)), (Owner::Was(operator(2)), operator(2)));
+        ground.rows.insert(id, forgotten(2, SandboxState::Deleted));
+        assert_eq!(ground.speakers(&call, 1), [operator(2), operator(1)]);
         assert_eq!((ground.foreign(&call, 1, operator(1)), ground.foreign(&call, 1, operator(2))), (None, None));
-        ground.rows.get_mut(&id).unwrap().state = SandboxState::Lost;
+        ground.rows.insert(id, forgotten(2, SandboxState::Lost));
         assert_eq!(ground.foreign(&call, 1, operator(3)), Some(operator(2)));
+    }
+
+    #[test]
+    fn who_held_it_at_the_block_of_the_call_is_no_liar_though_it_is_another_s_by_now() {
+        use SandboxState as S;
+        let (call, mut ground) = exec();
+        let id = call.endpoints[1].unwrap();
+        let row = |then, now| Row { then: Some(then), now, has_moved: false };
+        ground.rows.insert(id, row(view(1, S::Requested), view(2, S::Live)));
+        assert_eq!(ground.reporter(&call, 1), operator(1));
+        assert_eq!((ground.foreign(&call, 1, operator(1)), ground.foreign(&call, 1, operator(2))), (None, None));
+        assert_eq!(ground.foreign(&call, 1, operator(3)), Some(operator(1)));
+        ground.rows.insert(id, row(view(2, S::Live), view(2, S::Live)));
+        assert_eq!(ground.foreign(&call, 1, operator(1)), Some(operator(2)));
+        ground.rows.insert(id, row(view(2, S::Deleted), view(2, S::Deleted)));
+        assert_eq!(ground.foreign(&call, 1, operator(2)), Some(operator(1)), "the first tells of what is gone");
+        ground.rows.insert(id, row(view(0, S::Unknown), view(2, S::Live)));
+        assert_eq!(ground.speakers(&call, 1), [operator(1), operator(2)], "it came after the call");
+        ground.rows.insert(id, row(view(3, S::Live), view(3, S::Lost)));
+        assert_eq!(ground.speakers(&call, 1), [operator(1); 2], "its holder has no part");
+
+        ground.rows.insert(id, Row { has_moved: true, ..forgotten(2, S::Live) });
+        assert_eq!((ground.reporter(&call, 1), ground.foreign(&call, 1, operator(1))), (operator(2), None));
+        assert_eq!(ground.foreign(&call, 1, operator(3)), Some(operator(2)), "it has no part");
     }
 
     #[test]
     fn what_was_asked_for_after_the_call_or_is_held_by_nobody_with_a_part_is_the_first_s_to_tell() {
         let (mut call, mut ground) = exec();
         call.key.call = 3;
-        assert_eq!(ground.owner(&call, 1), Owner::Was(operator(2)), "its create has the later number 4");
+        assert_eq!(ground.speakers(&call, 1), [operator(2), operator(1)], "its create has the later number 4");
         call.key.call = 5;
-        assert_eq!(ground.owner(&call, 1), Owner::Of(operator(2)));
+        assert_eq!(ground.speakers(&call, 1), [operator(2)]);
         ground.parts.truncate(1);
-        assert_eq!((ground.owner(&call, 1), ground.reporter(&call, 1)), (Owner::Nobody, operator(1)));
+        assert_eq!(ground.speakers(&call, 1), [operator(1)]);
         call.key.service = 2;
-        assert_eq!(ground.owner(&call, 0), Owner::Nobody, "another service's");
+        assert_eq!(ground.speakers(&call, 0), [operator(1)], "another service's");
     }
 
     #[test]
@@ -395,8 +487,10 @@ mod tests {
         let (call, ground) = create();
         let made = |names: &[&str]| {
             let sandbox_ids = names.iter().map(|name| (*name).to_owned()).collect();
-            let response = abi::BatchCreateResponse { sandbox_ids, ..Default::default() }.abi_encode();
-            claims(&call, &ground, (operator(1), &answer(None, response, 0b01))).map_err(|lie| lie.to_string())
+            let batch_id = batch().to_string();
+            let response = abi::BatchCreateResponse { batch_id, sandbox_ids, ..Default::default() }.abi_encode();
+            let answer = answer(None, response, 0b01);
+            claims((&batch(), &call), &ground, (operator(1), &answer)).map_err(|lie| lie.to_string())
         };
         let expected = [(0, ItemState::Succeeded), (1, ItemState::Failed)];
         assert_eq!(states(&made(&["sbx-1-9-0"]).unwrap()), expected);
@@ -412,17 +506,18 @@ mod tests {
         let error = JobError { code: "engine".into(), message: "down".into(), retryable: true }.abi_encode();
         for ((call, ground), expected) in [(exec(), vec![0, 2]), (create(), vec![0, 1])] {
             let failed = answer(Some(FailureCode::Engine), error.clone(), 0);
-            let found = claims(&call, &ground, (operator(1), &failed)).unwrap();
+            let found = claims((&batch(), &call), &ground, (operator(1), &failed)).unwrap();
             assert_eq!(found.iter().map(|claim| claim.index).collect::<Vec<_>>(), expected);
             assert!(found.iter().all(|claim| claim.failure.as_ref().unwrap().message == "down"));
         }
         let kept = abi::BatchExecResponse {
+            batch_id: batch().to_string(),
             results: vec![done(1, ""), not_run("elsewhere"), not_run("x")],
             ..Default::default()
         };
         let (call, ground) = exec();
         let without = answer(Some(FailureCode::NoSuccess), kept.abi_encode(), 0);
-        let found = claims(&call, &ground, (operator(1), &without)).unwrap();
+        let found = claims((&batch(), &call), &ground, (operator(1), &without)).unwrap();
         assert_eq!(states(&found), [(0, ItemState::Failed), (2, ItemState::Failed)]);
     }
 

@@ -3,19 +3,12 @@
 use std::collections::BTreeSet;
 
 use alloy::primitives::Address;
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use sandbox_protocol::abi::{self, BatchCollectResponse, BatchCreateRequest, BatchExecRequest, BatchTaskRequest};
+use sandbox_protocol::abi::{self, BatchCollectResponse};
 use sandbox_protocol::batch::{BatchId, BatchReport, BatchStatus, OtherPart, PartReport};
 use sandbox_protocol::http::AnswerBody;
-use sandbox_protocol::{CallKey, Job, SandboxId};
 use serde::Serialize;
 
-use super::claims::slots;
-use super::{Batch, BatchError};
 use crate::api::ApiError;
-use crate::chain::{Chain, Submission};
-use crate::contracts::IAgentSandboxBlueprint::SandboxState;
-use crate::limits::BATCH_ASKED_MAX;
 
 /// What one operator told, or why it told nothing.
 pub type LiveReport = (Address, Result<BatchReport, NotTold>);
@@ -115,67 +108,6 @@ fn status(parts: &[PartReport], others: &[OtherPart]) -> BatchStatus {
     } else {
         BatchStatus::Running
     }
-}
-
-impl Batch {
-    /// The batch of these calls, as far as the chain has them as `owner`'s and of that name. What a create is called by is
-    /// sealed as a rule, so of that its operators' word is taken.
-    ///
-    /// # Errors
-    /// [`BatchError::Unknown`] where there is none, [`BatchError::Read`].
-    pub async fn find(
-        chain: &Chain,
-        (service, id): (u64, &BatchId),
-        owner: Address,
-        told: impl IntoIterator<Item = u64>,
-    ) -> Result<Self, BatchError> {
-        let named = id.as_str().strip_prefix(&format!("batch-{service}-")).and_then(|call| call.parse().ok());
-        let calls: BTreeSet<u64> = told.into_iter().chain(named).collect();
-        let mut found = Vec::new();
-        for call in calls {
-            let Some(submission) = chain.submission(CallKey { service, call }).await? else { continue };
-            if submission.caller == owner
-                && let Some(job) = job_of(&submission, id)
-            {
-                found.push((job, submission));
-            }
-        }
-        if found.is_empty() {
-            return Err(BatchError::Unknown { service, id: id.clone() });
-        }
-        Self::of_submissions(id.clone(), found)
-    }
-
-    /// The sandboxes that it has made and that live, by slot.
-    ///
-    /// # Errors
-    /// [`BatchError::Read`].
-    pub async fn sandboxes(&self, chain: &Chain) -> Result<Vec<SandboxId>, BatchError> {
-        let mut made = Vec::new();
-        for call in self.calls.iter().filter(|call| call.job == Job::BatchCreate) {
-            let assignment = chain.assignment(call.key).await?.ok_or(BatchError::NotABatch(call.key))?;
-            made.extend(slots(assignment.detail).map(|slot| SandboxId { origin: call.key, slot }));
-        }
-        let living = stream::iter(made)
-            .map(|id| async move { chain.sandbox(id).await.map(|row| (id, row.state == SandboxState::Live)) })
-            .buffered(BATCH_ASKED_MAX)
-            .try_filter_map(|(id, lives)| async move { Ok(lives.then_some(id)) })
-            .try_collect();
-        Ok(living.await?)
-    }
-}
-
-/// The job of a call that may be one of this batch.
-fn job_of(submission: &Submission, id: &BatchId) -> Option<Job> {
-    let is_named = |text: &str| BatchId::asked(text, submission.key).as_ref() == Ok(id);
-    let job = Job::from_id(submission.job)?;
-    let is_it = match job {
-        Job::BatchCreate => abi::decode::<BatchCreateRequest>(&submission.inputs).is_ok(),
-        Job::BatchExec => is_named(&abi::decode::<BatchExecRequest>(&submission.inputs).ok()?.batch_id),
-        Job::BatchTask => is_named(&abi::decode::<BatchTaskRequest>(&submission.inputs).ok()?.batch_id),
-        _ => false,
-    };
-    is_it.then_some(job)
 }
 
 #[cfg(test)]

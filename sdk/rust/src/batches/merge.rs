@@ -100,7 +100,7 @@ pub struct Merged {
     pub batch_id: BatchId,
     /// Whether nothing is to come of it.
     pub is_over: bool,
-    /// Whether what was asked for is there: of one call a success, of another a majority, of any other every item.
+    /// Whether what was asked for is there: of one call a success, of another a majority that holds, of any other every item.
     pub is_success: bool,
     /// Its items, by place.
     pub items: Vec<Item>,
@@ -112,6 +112,10 @@ pub struct Merged {
     /// What most successful items answered, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub majority: Option<Majority>,
+    /// Where that was asked for, whether it is a majority of all items and not of those alone that were done: more than half of them
+    /// answered so, and nothing is pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub majority_holds: Option<bool>,
     /// The answers that are proven, in the order of the parts.
     #[serde(skip)]
     pub answers: Vec<AnswerBody>,
@@ -179,11 +183,12 @@ pub(super) fn merge(batch: &Batch, grounds: &[Ground], mut stood: Vec<Stood>) ->
     }
     items.sort_by_key(|item| item.item);
     let winner = winner(batch, &items, &stood);
-    let majority = majority_of(batch, &items);
+    let (majority, majority_holds) = majority_of(batch, &items).unzip();
+    let majority = majority.flatten();
     let is_over = winner.is_some() || stood.iter().all(|part| !matches!(part.standing, Standing::Pending));
     let is_there = |call: &BatchCall| match call.aggregation {
         Some(Aggregation::FirstSuccess) => winner.is_some(),
-        Some(Aggregation::Majority) => majority.is_some(),
+        Some(Aggregation::Majority) => majority_holds == Some(true),
         Some(Aggregation::All) | None => {
             items.iter().filter(|item| item.call == call.key.call).all(|item| item.state == State::Succeeded)
         }
@@ -191,7 +196,7 @@ pub(super) fn merge(batch: &Batch, grounds: &[Ground], mut stood: Vec<Stood>) ->
     let is_success = batch.calls.iter().all(is_there);
     let (parts, answers): (_, Vec<_>) = stood.into_iter().map(told).unzip();
     let answers = answers.into_iter().flatten().collect();
-    Merged { batch_id: batch.id.clone(), is_over, is_success, items, parts, winner, majority, answers }
+    Merged { batch_id: batch.id.clone(), is_over, is_success, items, parts, winner, majority, majority_holds, answers }
 }
 
 /// What proven answers to a call say of its items; of two about one, that of the operator whose it is.
@@ -248,7 +253,7 @@ fn told(part: Stood) -> (PartStanding, Option<AnswerBody>) {
 fn together<'a>(batch: &Batch, items: &'a [Item], aggregation: Aggregation) -> Vec<&'a Item> {
     let calls = batch.calls.iter().filter(|call| call.job != Job::BatchCreate && call.aggregation == Some(aggregation));
     let calls: Vec<_> = calls.map(|call| call.key.call).collect();
-    items.iter().filter(|item| calls.contains(&item.call) && item.state == State::Succeeded).collect()
+    items.iter().filter(|item| calls.contains(&item.call)).collect()
 }
 
 /// The success whose receipt came first.
@@ -260,14 +265,25 @@ fn winner(batch: &Batch, items: &[Item], stood: &[Stood]) -> Option<u32> {
             _ => (u64::MAX, 0),
         }
     };
-    let successes = together(batch, items, Aggregation::FirstSuccess);
-    successes.into_iter().min_by_key(|item| (place(item), item.item)).map(|item| item.item)
+    let successes = together(batch, items, Aggregation::FirstSuccess).into_iter().filter(is_done);
+    successes.min_by_key(|item| (place(item), item.item)).map(|item| item.item)
 }
 
-fn majority_of(batch: &Batch, items: &[Item]) -> Option<Majority> {
-    let successes = together(batch, items, Aggregation::Majority);
-    let words: Vec<_> = successes.into_iter().map(|item| (item.item, words(item))).collect();
-    majority(words.iter().map(|(item, words)| (*item, words.as_str())))
+/// What most successful items answered, and whether that holds; `None` where it was not asked for.
+fn majority_of(batch: &Batch, items: &[Item]) -> Option<(Option<Majority>, bool)> {
+    let all = together(batch, items, Aggregation::Majority);
+    if all.is_empty() {
+        return None;
+    }
+    let words: Vec<_> = all.iter().copied().filter(is_done).map(|item| (item.item, words(item))).collect();
+    let found = majority(words.iter().map(|(item, words)| (*item, words.as_str())));
+    // Of answers that are tied none is that of more than half.
+    let is_most = found.as_ref().is_some_and(|majority| 2 * majority.items.len() > all.len());
+    Some((found, is_most && all.iter().all(|item| item.state != State::Pending)))
+}
+
+fn is_done(item: &&Item) -> bool {
+    item.state == State::Succeeded
 }
 
 /// What an item answered.
@@ -276,5 +292,56 @@ fn words(item: &Item) -> String {
         (Some(exec), _) => String::from_utf8_lossy(&exec.stdout.0).into_owned(),
         (None, Some(task)) => task.result.clone(),
         (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy::primitives::B256;
+    use sandbox_protocol::exec::ByteText;
+
+    use super::*;
+
+    /// How many agree, whether that is a tie, and whether it holds, where items are so and wrote that.
+    fn judged(items: &[(State, &str)]) -> Option<(usize, bool, bool)> {
+        let call = BatchCall {
+            key: CallKey { service: 1, call: 9 },
+            job: Job::BatchExec,
+            caller: Address::ZERO,
+            inputs_hash: B256::ZERO,
+            block: 1,
+            aggregation: Some(Aggregation::Majority),
+            endpoints: vec![None; items.len()],
+            places: (0..).take(items.len()).collect(),
+        };
+        let item = |(place, (state, stdout)): (u32, &(State, &str))| Item {
+            item: place,
+            call: 9,
+            index: place,
+            sandbox: None,
+            operator: Address::ZERO,
+            state: *state,
+            failure: None,
+            exec: Some(ItemExec { stdout: ByteText(stdout.as_bytes().to_vec()), ..Default::default() }),
+            task: None,
+        };
+        let items: Vec<_> = (0..).zip(items).map(item).collect();
+        let batch = Batch { id: "b".parse().unwrap(), calls: vec![call] };
+        let (majority, holds) = majority_of(&batch, &items)?;
+        Some((majority.as_ref()?.items.len(), majority?.tied, holds))
+    }
+
+    #[test]
+    fn a_majority_is_one_of_all_items_and_not_of_those_that_answered() {
+        use State as S;
+        let (yes, no) = ((S::Succeeded, "yes"), (S::Succeeded, "no"));
+        assert_eq!(judged(&[yes, yes, (S::Silent, "")]), Some((2, false, true)));
+        assert_eq!(judged(&[yes, yes, (S::Disproved, "yes")]), Some((2, false, true)));
+        assert_eq!(judged(&[yes, (S::Silent, ""), (S::Silent, "")]), Some((1, false, false)));
+        assert_eq!(judged(&[yes, (S::Disproved, "yes")]), Some((1, false, false)), "half is not more than half");
+        assert_eq!(judged(&[yes, yes, (S::Pending, "")]), Some((2, false, false)), "one may still answer");
+        assert_eq!(judged(&[yes, no]), Some((1, true, false)));
+        assert_eq!(judged(&[yes, yes, no, no, (S::Failed, "yes")]), Some((2, true, false)));
+        assert_eq!(judged(&[(S::Failed, "yes")]), None);
     }
 }

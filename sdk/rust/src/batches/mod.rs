@@ -7,11 +7,13 @@
 //! | `parts` | what each operator answered, proven by its own receipt |
 //! | `claims` | what an answer says of its items, and where it lies |
 //! | `merge` | all parts as one table |
+//! | `find` | which calls are a batch that is known by its name |
 //! | `live` | what operators tell meanwhile, which nothing proves |
 //!
 //! No operator is believed about another's part: who must answer is read from the chain, as is what each has attested to.
 
 mod claims;
+mod find;
 mod live;
 mod merge;
 mod parts;
@@ -31,6 +33,7 @@ use crate::requests::{JobRequest, RequestError};
 use crate::sealing::SealingError;
 
 pub use claims::Lie;
+pub use find::Found;
 pub use live::{LiveBatch, LiveReport, NotTold, Unheard};
 pub use merge::{Item, Merged, PartStanding, State};
 pub use parts::Standing;
@@ -99,9 +102,23 @@ pub enum BatchError {
         /// The batch.
         id: BatchId,
     },
+    /// Creates are said to be of such a batch, and no answer to them proves it.
+    #[error("{} said to be of batch {id}, and not proven to be", said_of(calls))]
+    Unattested {
+        /// The batch.
+        id: BatchId,
+        /// The creates.
+        calls: Vec<CallKey>,
+    },
     /// It is no call of a batch.
     #[error("call {0} is not one of a batch")]
     NotABatch(CallKey),
+}
+
+fn said_of(calls: &[CallKey]) -> String {
+    let names: Vec<_> = calls.iter().map(CallKey::to_string).collect();
+    let (calls, are) = if names.len() == 1 { ("call", "is") } else { ("calls", "are") };
+    format!("{calls} {} {are}", names.join(", "))
 }
 
 /// A batch: the calls that are it.

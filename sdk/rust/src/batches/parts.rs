@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use alloy::primitives::Address;
+use futures::future::try_join_all;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use sandbox_protocol::batch::{Aggregation, ItemState};
+use sandbox_protocol::batch::{Aggregation, BatchId, ItemState};
 use sandbox_protocol::http::AnswerBody;
 use sandbox_protocol::{Job, SandboxId};
 use tokio::time::Instant;
 
-use super::claims::{Claim, Ground, Lie, claims};
+use super::claims::{Claim, Ground, Lie, Row, answered_batch, claims};
 use super::merge::{Merged, Stood, merge};
 use super::{Batch, BatchCall, BatchError};
 use crate::answers::{AnswerError, Answers};
-use crate::chain::{Chain, Recorded};
+use crate::chain::{Chain, ReadError, Recorded};
 use crate::limits::{BATCH_ASKED_MAX, CHAIN_PAUSE_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::verify::{self, Expectation, Unproven};
 
@@ -59,14 +60,8 @@ impl Batch {
         for call in &self.calls {
             grounds.push(ground(chain, call).await?);
         }
-        let asked: Vec<_> = self
-            .calls
-            .iter()
-            .zip(&grounds)
-            .flat_map(|(call, ground)| {
-                ground.parts.iter().map(move |part| Part { call, ground, operator: part.operator })
-            })
-            .collect();
+        let asked: Vec<_> =
+            self.calls.iter().zip(&grounds).flat_map(|(call, ground)| parts(&self.id, call, ground)).collect();
         let stood = stood(answers, &asked, until).await?;
         Ok(merge(self, &grounds, stood))
     }
@@ -80,12 +75,44 @@ impl Batch {
     }
 }
 
+/// What the operators of a call have attested to about the batch that it is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Attested {
+    /// How many answered to this batch.
+    pub(super) this: usize,
+    /// How many answered to another.
+    pub(super) another: usize,
+}
+
+/// Whether a call is of this batch by what its operators answered. Who does not hand over its answer, or answered only why it did
+/// nothing, has no say.
+pub(super) async fn attested(answers: &Answers, id: &BatchId, call: &BatchCall) -> Result<Attested, BatchError> {
+    let ground = ground(answers.account().chain(), call).await?;
+    let now = Instant::now();
+    let mut attested = Attested::default();
+    for stood in try_join_all(parts(id, call, &ground).map(|part| part.stand(answers, now))).await? {
+        match stood.standing {
+            Standing::Proven { answer, .. } if matches!(answered_batch(call.job, &answer), Ok(Some(_))) => {
+                attested.this += 1;
+            }
+            Standing::Lying(Lie::OtherBatch(_)) => attested.another += 1,
+            _ => {}
+        }
+    }
+    Ok(attested)
+}
+
 /// One operator's part of one call.
 #[derive(Clone, Copy)]
 struct Part<'a> {
+    batch: &'a BatchId,
     call: &'a BatchCall,
     ground: &'a Ground,
     operator: Address,
+}
+
+fn parts<'a>(batch: &'a BatchId, call: &'a BatchCall, ground: &'a Ground) -> impl Iterator<Item = Part<'a>> {
+    ground.parts.iter().map(move |part| Part { batch, call, ground, operator: part.operator })
 }
 
 /// What the chain says of a call.
@@ -97,13 +124,23 @@ async fn ground(chain: &Chain, call: &BatchCall) -> Result<Ground, BatchError> {
         _ => call.endpoints.iter().copied().flatten().collect(),
     };
     let rows = stream::iter(named)
-        .map(|id| async move { chain.sandbox(id).await.map(|row| (id, row)) })
+        .map(|id| async move { row(chain, id, call.block).await.map(|row| (id, row)) })
         .buffer_unordered(BATCH_ASKED_MAX)
         .try_collect::<BTreeMap<_, _>>();
     Ok(Ground { parts, deadline_block: assignment.deadlineBlock, rows: rows.await? })
 }
 
-/// Where each part is in the end, in the order asked.
+/// A sandbox that a call in this block names.
+async fn row(chain: &Chain, id: SandboxId, block: u64) -> Result<Row, ReadError> {
+    let then = chain.sandbox_at(id, block).await;
+    let has_moved = match then {
+        Some(_) => false,
+        None => chain.assignment(id.origin).await?.is_some_and(|create| create.epoch > 0),
+    };
+    Ok(Row { then, now: chain.sandbox(id).await?, has_moved })
+}
+
+/// Where each part is in the end, in the order asked. Once one decides, the others are asked once more, side by side.
 async fn stood(answers: &Answers, asked: &[Part<'_>], until: Instant) -> Result<Vec<Stood>, BatchError> {
     let mut found: Vec<Option<Stood>> = Vec::new();
     found.resize_with(asked.len(), || None);
@@ -119,14 +156,13 @@ async fn stood(answers: &Answers, asked: &[Part<'_>], until: Instant) -> Result<
     }
     drop(waiting);
     let now = Instant::now();
-    let mut stood = Vec::new();
-    for (part, known) in asked.iter().zip(found) {
-        stood.push(match known {
-            Some(known) => known,
-            None => part.stand(answers, now).await?,
-        });
-    }
-    Ok(stood)
+    let last = asked.iter().zip(found).map(|(part, known)| async move {
+        match known {
+            Some(known) => Ok(known),
+            None => part.stand(answers, now).await,
+        }
+    });
+    try_join_all(last).await
 }
 
 impl Stood {
@@ -157,14 +193,15 @@ impl Part<'_> {
             if let Some(lie) = answer.as_ref().and_then(|answer| self.authentic(answers, answer).err()) {
                 return Ok(self.stood(Standing::Lying(Lie::Unproven(lie)), Vec::new()));
             }
+            // Before the receipt is looked for: one that comes between the two would otherwise be taken for none in time.
+            let is_over = self.is_over(answers.account().chain()).await?;
             let record = self.record(answers.account().chain()).await?;
             match (answer.take(), record) {
                 (Some(answer), Some(record)) => return Ok(self.proven(answer, record)),
                 (None, Some(record)) if left.is_zero() => {
                     return Ok(self.stood(Standing::Withheld { record, source: last }, Vec::new()));
                 }
-                (kept, None) if self.is_over(answers.account().chain()).await? => {
-                    drop(kept);
+                (_, None) if is_over => {
                     let deadline_block = self.ground.deadline_block;
                     return Ok(self.stood(Standing::Silent { deadline_block }, Vec::new()));
                 }
@@ -210,7 +247,7 @@ impl Part<'_> {
 
     fn proven(&self, answer: AnswerBody, record: Recorded) -> Stood {
         let said = verify::agrees(&answer, &record).map_err(Lie::Unproven);
-        match said.and_then(|()| claims(self.call, self.ground, (self.operator, &answer))) {
+        match said.and_then(|()| claims((self.batch, self.call), self.ground, (self.operator, &answer))) {
             Ok(claims) => self.stood(Standing::Proven { answer: Box::new(answer), record }, claims),
             Err(lie) => self.stood(Standing::Lying(lie), Vec::new()),
         }

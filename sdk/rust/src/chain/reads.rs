@@ -1,7 +1,7 @@
 //! What a chain is asked. Each answer is what the chain says now; an id that stands for nothing gives `None`.
 
 use alloy::consensus::BlockHeader as _;
-use alloy::eips::BlockNumberOrTag;
+use alloy::eips::{BlockId, BlockNumberOrTag};
 use alloy::network::BlockResponse as _;
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::providers::Provider as _;
@@ -164,6 +164,12 @@ impl Chain {
     pub async fn sandbox(&self, id: SandboxId) -> Result<SandboxView, ReadError> {
         let (service, call) = (id.origin.service, id.origin.call);
         self.blueprint().sandbox(service, call, id.slot).call().await.map_err(ReadError::on("sandbox"))
+    }
+
+    /// A sandbox as it stood at a block; `None` where the node does not tell, since nodes forget old states.
+    pub async fn sandbox_at(&self, id: SandboxId, block: u64) -> Option<SandboxView> {
+        let (service, call) = (id.origin.service, id.origin.call);
+        self.blueprint().sandbox(service, call, id.slot).block(BlockId::number(block)).call().await.ok()
     }
 
     /// A job as it was submitted, from the log of its block.

@@ -12,7 +12,7 @@ use sandbox_protocol::{Job, SandboxId};
 use super::{CreateBuilder, JobRequest, RequestError, bounded, env_json, in_range, shell_quoted};
 
 /// Key of a template's environment that names the batch, for which a create has no field.
-const BATCH_KEY: &str = "SANDBOX_BATCH_ID";
+pub(crate) const BATCH_KEY: &str = "SANDBOX_BATCH_ID";
 
 /// Many sandboxes of one kind. Without operators any of the service may make them.
 #[derive(Debug, Clone)]

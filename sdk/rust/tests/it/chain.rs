@@ -16,7 +16,7 @@ use sandbox_sdk::limits::LOG_WINDOW_BLOCKS;
 use sandbox_sdk::requests::{self, CreateBuilder, ExecBuilder, JobRequest};
 use sandbox_sdk::{Account, Chain, Deployment, devchain, operators};
 
-use crate::world::{API_URL, CUSTOMER, World, profile};
+use crate::world::{API_URL, BOUND, CUSTOMER, World, profile};
 
 fn sentence<T: std::fmt::Debug>(result: Result<T, SendError>) -> String {
     let error = result.unwrap_err();
@@ -177,7 +177,7 @@ async fn a_request_that_one_operator_rejects_ends() {
     assert!(matches!(early, Err(CustomerError::NotActivated { approvals: 0, operators: 1, .. })), "{early:?}");
 
     operators::reject(&operator, requested.request).await.unwrap();
-    let ended = customer.chain().wait_for_service(&requested, Duration::from_secs(5)).await;
+    let ended = customer.chain().wait_for_service(&requested, BOUND).await;
     assert!(matches!(ended, Err(CustomerError::Rejected(_))), "{ended:?}");
 }
 
@@ -225,7 +225,7 @@ async fn a_service_that_is_paid_as_a_whole_is_paid_its_floor_and_takes_no_quotes
     assert_eq!((terms.payment.asset, terms.payment.amount), (Address::ZERO, U256::from(2_000_000)));
     let requested = customer.request_service(&terms).await.unwrap();
     operators::approve(&operator, requested.request).await.unwrap();
-    let service = customer.chain().wait_for_service(&requested, Duration::from_secs(5)).await.unwrap();
+    let service = customer.chain().wait_for_service(&requested, BOUND).await.unwrap();
 
     let request = CreateBuilder::new().build().unwrap();
     let quoted = customer.submit_quoted(service, request.clone(), Vec::new()).await;
@@ -313,7 +313,7 @@ async fn an_operator_pauses_and_a_late_call_moves_to_another() {
     for operator in [&first, &second] {
         operators::approve(operator, requested.request).await.unwrap();
     }
-    let service = customer.chain().wait_for_service(&requested, Duration::from_secs(5)).await.unwrap();
+    let service = customer.chain().wait_for_service(&requested, BOUND).await.unwrap();
     second.send(&calls::set_paused(deployment, true)).await.unwrap();
     let view = customer.chain().operator(second.address()).await.unwrap();
     assert!(view.paused && !view.eligible);

@@ -1,5 +1,7 @@
 //! An operator without containers: it answers by rote, signs and settles for real, and may be told to misbehave.
 
+use std::time::Duration;
+
 use alloy::primitives::{Bytes, U256, keccak256};
 use alloy::signers::SignerSync as _;
 use alloy::sol_types::{SolStruct as _, SolType, SolValue};
@@ -10,12 +12,16 @@ use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, CallerProof, Erro
 use sandbox_protocol::receipt::{ReadCall, SandboxReceipt, SignedReceipt, domain, recover};
 use sandbox_protocol::sealed::{Binding, Sealable, is_sealed, open};
 use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
+use sandbox_sdk::chain::Submission;
 use sandbox_sdk::{Account, calls, operators};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::world::{profile, seal_key};
+use crate::fake_agent::{read, write};
+use crate::world::{BOUND, profile, seal_key};
+
+/// Pause between two questions about a call that is awaited.
+const ASK_PAUSE: Duration = Duration::from_millis(20);
 
 /// How it treats its customers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,14 +64,9 @@ impl FakeOperator {
 }
 
 async fn serve(mut stream: TcpStream, account: &Account, (manner, round): (Manner, u32)) {
-    let mut request = Vec::new();
-    while !request.ends_with(b"\r\n\r\n") {
-        request.push(stream.read_u8().await.unwrap());
-    }
-    let request = String::from_utf8(request).unwrap();
+    let Some((request, _)) = read(&mut stream).await else { return };
     let (status, body) = reply(&request, account, (manner, round)).await;
-    let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    write(&mut stream, status, &body).await;
 }
 
 /// Status and body of its answer to a request for a call.
@@ -98,9 +99,23 @@ pub(crate) async fn reply(request: &str, account: &Account, (manner, round): (Ma
     }
 }
 
+/// A call as it was submitted. A node may tell of a call before it tells of its block, so that it is asked until it does.
+pub(crate) async fn submitted(account: &Account, key: CallKey) -> Submission {
+    let asking = async {
+        let mut turns = tokio::time::interval(ASK_PAUSE);
+        loop {
+            turns.tick().await;
+            if let Some(found) = account.chain().submission(key).await.unwrap() {
+                break found;
+            }
+        }
+    };
+    tokio::time::timeout(BOUND, asking).await.expect("the call is in a block")
+}
+
 /// Whether the call that a request is for is one for a sandbox's agent.
 pub(crate) async fn is_agents(request: &str, account: &Account) -> bool {
-    let submission = account.chain().submission(key_in(request)).await.unwrap().unwrap();
+    let submission = submitted(account, key_in(request)).await;
     [Job::Prompt.id(), Job::Task.id()].contains(&submission.job)
 }
 
@@ -122,7 +137,7 @@ pub(crate) fn is_proven(request: &str, account: &Account, key: CallKey) -> bool 
 
 /// The call's answer.
 async fn answer(account: &Account, key: CallKey) -> AnswerBody {
-    let submission = account.chain().submission(key).await.unwrap().unwrap();
+    let submission = submitted(account, key).await;
     let job = Job::from_id(submission.job).unwrap();
     let (chain_id, core) = (account.deployment().chain_id, account.deployment().core);
     let caller = submission.caller;

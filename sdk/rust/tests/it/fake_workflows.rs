@@ -180,7 +180,7 @@ impl State {
 }
 
 async fn refuse(stream: &mut TcpStream) {
-    write(stream, 404, r#"{"code":"unknown","message":"no such thing","retryable":false}"#).await;
+    write(stream, 404, r#"{"code":"unknown","message":"no \u001b[2Jsuch thing","retryable":false}"#).await;
 }
 
 /// Its run.

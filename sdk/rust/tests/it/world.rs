@@ -15,6 +15,9 @@ pub(crate) const API_URL: &str = "http://127.0.0.1:9";
 /// Index of the customer's key.
 pub(crate) const CUSTOMER: usize = 3;
 
+/// How long a test waits for what must come, on a busy machine too.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
 /// A chain with the blueprint on it and operator #1 registered.
 pub(crate) struct World {
     pub(crate) dev: DevChain,
@@ -41,7 +44,7 @@ impl World {
         let terms = ServiceTerms::named(vec![operator.address()]);
         let requested = customer.request_service(&terms).await.unwrap();
         operators::approve(&operator, requested.request).await.unwrap();
-        let service = customer.chain().wait_for_service(&requested, Duration::from_secs(5)).await.unwrap();
+        let service = customer.chain().wait_for_service(&requested, BOUND).await.unwrap();
         (customer, service)
     }
 }

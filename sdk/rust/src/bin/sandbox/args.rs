@@ -47,7 +47,7 @@ Settings (an option wins over its variable):
 
 Exit codes:
     0  done                     2  wrong usage or settings
-  118  the agent, a run of a workflow, or an item of a batch ended without success
+  118  the agent, a run of a workflow, or an item of a batch ended without success; or too few items agree for a majority
   119  answer not proven      120  local trouble: files, output
   121  refused on chain       122  not done, the caller's matter
   123  not done, the operator's matter

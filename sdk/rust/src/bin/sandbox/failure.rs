@@ -319,6 +319,8 @@ impl From<BatchError> for Failure {
             BatchError::Unquoted { .. } | BatchError::Nobody(_) => "no_quote",
             BatchError::NoSandbox(_) => "no_sandbox",
             BatchError::Unknown { .. } | BatchError::NotABatch(_) => "no_batch",
+            // An answer may still come.
+            BatchError::Unattested { .. } => return Self::new(Exit::Unproven, "unproven", &error, true),
         };
         Self::new(Exit::Refused, code, &error, false)
     }

@@ -1,4 +1,6 @@
 //! What is printed where: results on stdout, errors and progress on stderr, progress only for people.
+//!
+//! Operators have a word in many of the sentences on stderr, so none of these steers a terminal. A result is its command's matter.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -28,14 +30,14 @@ impl Output {
     /// A step that is under way.
     pub(crate) fn progress(&self, step: &str) {
         if self.watched && !self.json {
-            eprintln!("{step}");
+            eprintln!("{}", harmless(step));
         }
     }
 
     /// What people must know although it is no result, such as a price that is paid.
     pub(crate) fn notice(&self, text: &str) {
         if !self.json {
-            eprintln!("{text}");
+            eprintln!("{}", harmless(text));
         }
     }
 
@@ -78,7 +80,7 @@ impl Output {
             let body = ErrorBody { code: code.clone(), message: message.clone(), retryable: *retryable };
             eprintln!("{}", serde_json::json!(body));
         } else {
-            eprintln!("sandbox: {message}");
+            eprintln!("sandbox: {}", harmless(message));
         }
         ExitCode::from(*exit as u8)
     }
@@ -86,4 +88,19 @@ impl Output {
 
 fn unprintable(error: impl std::fmt::Display) -> Failure {
     Failure::local(format!("cannot print the result: {error}"))
+}
+
+/// A text without what terminals obey, but for lines and tabs.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().filter(|letter| matches!(letter, '\n' | '\t') || !letter.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_keeps_its_lines_and_loses_what_terminals_obey() {
+        assert_eq!(harmless("planned:\n\ta\x1b[2J\u{9b}1m\r\x07b\u{7f}\n"), "planned:\n\ta[2J1mb\n");
+    }
 }

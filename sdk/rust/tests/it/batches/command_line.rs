@@ -88,7 +88,7 @@ async fn a_batch_is_created_used_shown_and_collected() {
         row(1, b, "succeeded", "echo hi[2J"),
         row(2, c, "succeeded", "echo hi[2J"),
     ];
-    said.check(0, &(lines.join("\n") + "\nmajority: 3 of 3 items (0, 1, 2): echo hi[2J"));
+    said.check(0, &(lines.join("\n") + "\nmajority: 3 of 3 items that succeeded (0, 1, 2): echo hi[2J"));
 
     let saved = terminal.directory.path().join("answers");
     let first = format!("exec --batch batch-{service}-1 --within 20 -- odd");
@@ -113,13 +113,13 @@ async fn a_batch_is_created_used_shown_and_collected() {
 #[tokio::test]
 async fn what_is_missing_of_a_batch_is_said_and_nothing_of_it_steers_the_terminal() {
     let terminal = Terminal::open([Conduct::Short, Conduct::Boasting, Conduct::Silent]).await;
-    let created = terminal.run("create --count 6 --id night --within 1").await;
+    let created = terminal.run("create --count 6 --id night --within 6").await;
     assert_eq!(created.code, 119, "{}", created.stderr);
     assert!(created.stderr.contains("2 of 6 items have answers that do not hold"), "{}", created.stderr);
     assert!(created.stderr.contains(&format!("operator {} lies: it claims to have made", address(2))));
     terminal.three.pass_deadline(0).await;
 
-    let collected = terminal.run("collect night --within 1").await;
+    let collected = terminal.run("collect night --within 6").await;
     assert_eq!(collected.code, 119, "{}", collected.stderr);
     assert!(
         collected.stdout.contains("engine: [2Jdown") && !collected.stdout.contains('\u{1b}'),
@@ -127,11 +127,26 @@ async fn what_is_missing_of_a_batch_is_said_and_nothing_of_it_steers_the_termina
         collected.stdout
     );
     assert!(collected.stderr.contains(&format!("operator {} is silent: no receipt until block", address(4))));
-    let json = terminal.run("collect night --within 1 --json").await;
+    let json = terminal.run("collect night --within 6 --json").await;
     let body: Value = serde_json::from_str(&json.stdout).unwrap();
     let states: Vec<_> = body["items"].as_array().unwrap().iter().map(|item| item["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["succeeded", "failed", "disproved", "disproved", "silent", "silent"]);
     assert_eq!((&body["is_success"], &body["is_over"]), (&false.into(), &true.into()));
+}
+
+#[tokio::test]
+async fn a_command_runs_in_no_sandbox_that_an_operator_alone_says_is_meant() {
+    let terminal = Terminal::open([Conduct::Honest, Conduct::Luring, Conduct::Honest]).await;
+    let service = terminal.three.service;
+    assert_eq!(terminal.run("create --count 3 --id night --env A=1").await.code, 0);
+    let other = terminal.run("create --count 3 --id morning --env A=1").await;
+    assert_eq!(other.code, 119, "{}", other.stderr);
+    let lie = format!("operator {} lies: it answers to a batch \"night\"", address(2));
+    assert!(other.stderr.contains(&lie), "{}", other.stderr);
+    let meant = terminal.run("exec --batch night -- x").await;
+    assert_eq!((meant.code, meant.stdout.lines().count()), (0, 3), "{}{}", meant.stdout, meant.stderr);
+    let left_out = format!("call {service}/1 is left out: it is said to be of batch night, and not proven to be\n");
+    assert!(meant.stderr.contains(&left_out), "{}", meant.stderr);
 }
 
 #[tokio::test]

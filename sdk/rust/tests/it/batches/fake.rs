@@ -20,12 +20,11 @@ use sandbox_sdk::quotes::{self, Draft, Ledger};
 use sandbox_sdk::{Account, calls, devchain, operators};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Mutex;
+use tokio::sync::{Barrier, Mutex};
 use tokio::task::JoinSet;
 
-use super::BOUND;
 use crate::fake_agent::{frame, header, read, write};
-use crate::fake_operator::{is_proven, key_in, opened};
+use crate::fake_operator::{is_proven, key_in, opened, submitted};
 use crate::world::profile;
 
 /// How it treats its customers.
@@ -50,6 +49,10 @@ pub(super) enum Conduct {
     Mute,
     /// Makes the first of its slots alone.
     Short,
+    /// Says of all creates, in its answers too, that they are of the batch `night`.
+    Luring,
+    /// Answers no question that may wait, and others only while another operator of this conduct is asked too.
+    Paired,
 }
 
 /// A running one; it ends when this is dropped.
@@ -61,18 +64,19 @@ struct State {
     account: Account,
     conduct: Conduct,
     answers: Mutex<BTreeMap<CallKey, AnswerBody>>,
+    pair: Arc<Barrier>,
     ledger: Mutex<Ledger>,
     broken: Mutex<u32>,
 }
 
 impl FakeBatches {
-    /// Serves for `account`, whose profile is pointed to it.
-    pub(super) async fn start(account: Account, conduct: Conduct) -> Self {
+    /// Serves for `account`, whose profile is pointed to it; where two are asked in pairs, `pair` is theirs.
+    pub(super) async fn start(account: Account, conduct: Conduct, pair: Arc<Barrier>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         operators::register(&account, &profile(&url)).await.unwrap();
         let (answers, ledger) = (Mutex::default(), Mutex::new(Ledger::new(600)));
-        let state = Arc::new(State { account, conduct, answers, ledger, broken: Mutex::new(0) });
+        let state = Arc::new(State { account, conduct, answers, pair, ledger, broken: Mutex::new(0) });
         let mut server = JoinSet::new();
         server.spawn(async move {
             let mut connections = JoinSet::new();
@@ -128,6 +132,13 @@ impl State {
         if self.conduct == Conduct::Silent {
             return (200, body(key, CallStatus::Pending, None));
         }
+        if self.conduct == Conduct::Paired {
+            let may_wait = !head.contains("wait=0&");
+            if may_wait {
+                std::future::pending::<()>().await;
+            }
+            self.pair.wait().await;
+        }
         let answer = self.answered(key).await;
         if self.conduct == Conduct::Withholding {
             return refusal();
@@ -141,15 +152,7 @@ impl State {
         if let Some(answer) = answers.get(&key) {
             return answer.clone();
         }
-        // A node may tell of a call before it tells of its block.
-        let asking = async {
-            loop {
-                if let Some(found) = self.account.chain().submission(key).await.unwrap() {
-                    break found;
-                }
-            }
-        };
-        let submission = tokio::time::timeout(BOUND, asking).await.unwrap();
+        let submission = submitted(&self.account, key).await;
         let (response, detail) = self.by_rote(&submission).await;
         let answer = self.signed(&submission, response, detail);
         let receipt = answer.receipt.receipt.on_chain();
@@ -198,12 +201,13 @@ impl State {
 
     async fn by_rote(&self, submission: &Submission) -> (Bytes, U256) {
         match Job::from_id(submission.job).unwrap() {
-            Job::BatchCreate => self.create(submission.key).await,
+            Job::BatchCreate => self.create(submission).await,
             Job::BatchExec => {
                 let request: abi::BatchExecRequest = opened(&submission.inputs, &self.binding(submission));
                 let own = self.own(&request.sidecar_endpoints).await;
                 let results = own.into_iter().map(|id| id.map_or_else(elsewhere, |id| run(id, &request.command)));
-                let response = abi::BatchExecResponse { results: results.collect(), ..Default::default() };
+                let batch_id = BatchId::asked(&request.batch_id, submission.key).unwrap().to_string();
+                let response = abi::BatchExecResponse { batch_id, results: results.collect(), ..Default::default() };
                 (response.abi_encode().into(), U256::ZERO)
             }
             Job::BatchTask => {
@@ -214,7 +218,8 @@ impl State {
                     None => TaskResponse { error: "elsewhere".into(), ..Default::default() },
                 };
                 let results = own.into_iter().map(told).collect();
-                (abi::BatchTaskResponse { results, ..Default::default() }.abi_encode().into(), U256::ZERO)
+                let batch_id = BatchId::asked(&request.batch_id, submission.key).unwrap().to_string();
+                (abi::BatchTaskResponse { batch_id, results, ..Default::default() }.abi_encode().into(), U256::ZERO)
             }
             _ => {
                 let request: abi::BatchCollectRequest = abi::decode(&submission.inputs).unwrap();
@@ -227,7 +232,8 @@ impl State {
         }
     }
 
-    async fn create(&self, key: CallKey) -> (Bytes, U256) {
+    async fn create(&self, submission: &Submission) -> (Bytes, U256) {
+        let key = submission.key;
         let part = self.part(key).await;
         let made = if self.conduct == Conduct::Short { 1 } else { part.slots };
         let name = |slot| SandboxId { origin: key, slot }.to_string();
@@ -236,7 +242,8 @@ impl State {
             sandbox_ids.push(name(part.firstSlot + made));
         }
         let detail = ((U256::from(1) << usize::from(made)) - U256::from(1)) << usize::from(part.firstSlot);
-        (abi::BatchCreateResponse { sandbox_ids, ..Default::default() }.abi_encode().into(), detail)
+        let batch_id = self.named(submission).to_string();
+        (abi::BatchCreateResponse { batch_id, sandbox_ids, ..Default::default() }.abi_encode().into(), detail)
     }
 
     /// The endpoints that are its own, by the chain or because it says so.
@@ -265,7 +272,11 @@ impl State {
         BatchReport { batch_id: id.clone(), service, status, parts, others: Vec::new() }
     }
 
+    /// What it says that a create is called.
     fn named(&self, submission: &Submission) -> BatchId {
+        if self.conduct == Conduct::Luring {
+            return "night".parse().unwrap();
+        }
         let request: abi::BatchCreateRequest = opened(&submission.inputs, &self.binding(submission));
         let env: BTreeMap<String, String> = serde_json::from_str(&request.template.env_json).unwrap_or_default();
         BatchId::asked(env.get("SANDBOX_BATCH_ID").map_or("", String::as_str), submission.key).unwrap()

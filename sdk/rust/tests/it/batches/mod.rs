@@ -3,6 +3,7 @@
 mod command_line;
 mod fake;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
@@ -10,16 +11,16 @@ use sandbox_fleet::batch_plan::Distribution;
 use sandbox_protocol::batch::{Aggregation, BatchId};
 use sandbox_protocol::{CallKey, SandboxId};
 use sandbox_sdk::answers::Answers;
-use sandbox_sdk::batches::{self, BatchError, Merged, State};
+use sandbox_sdk::batches::{self, Batch, BatchError, Merged, State};
 use sandbox_sdk::calls::ServiceTerms;
 use sandbox_sdk::quotes::Quotes;
 use sandbox_sdk::requests::{BatchBuilder, BatchCreateBuilder, CreateBuilder};
 use sandbox_sdk::{Account, operators, verify};
+use tokio::sync::Barrier;
 
 use self::fake::{Conduct, FakeBatches};
-use crate::world::{CUSTOMER, World};
+use crate::world::{BOUND, CUSTOMER, World};
 
-const BOUND: Duration = Duration::from_secs(20);
 /// Too short to wait for anybody who is silent.
 const SHORT: Duration = Duration::from_secs(1);
 /// Indexes of the operators' keys.
@@ -36,9 +37,9 @@ struct Three {
 impl Three {
     async fn start(conducts: [Conduct; 3]) -> Self {
         let world = World::start().await;
-        let mut fakes = Vec::new();
+        let (mut fakes, pair) = (Vec::new(), Arc::new(Barrier::new(2)));
         for (index, conduct) in OPERATORS.into_iter().zip(conducts) {
-            fakes.push(FakeBatches::start(world.account(index).await, conduct).await);
+            fakes.push(FakeBatches::start(world.account(index).await, conduct, pair.clone()).await);
         }
         let customer = world.account(CUSTOMER).await;
         let terms = ServiceTerms::named(OPERATORS.map(address).to_vec());
@@ -61,6 +62,19 @@ impl Three {
         while let left @ 1.. = (deadline + 1).saturating_sub(chain.head().await.unwrap()) {
             self.world.dev.mine(left).await.unwrap();
         }
+    }
+
+    /// The parts of a batch, looked at until each stands so.
+    async fn stands(&self, batch: &Batch, expected: [&str; 3]) -> Merged {
+        let looking = async {
+            loop {
+                let merged = batch.wait(&self.answers, SHORT).await.unwrap();
+                if standings(&merged) == expected {
+                    break merged;
+                }
+            }
+        };
+        tokio::time::timeout(BOUND, looking).await.unwrap_or_else(|_| panic!("the parts never were {expected:?}"))
     }
 
     async fn made(&self, builder: BatchCreateBuilder, bound: Duration) -> (Vec<SandboxId>, Merged) {
@@ -145,8 +159,8 @@ async fn who_lies_about_what_it_made_is_named_and_so_is_who_is_silent() {
         let three = Three::start([Conduct::Honest, conduct, Conduct::Silent]).await;
         let request = create(3).build().unwrap();
         let sent = three.account().submit_batch(three.service, request, None).await.unwrap();
-        let early = sent.batch.wait(&three.answers, SHORT).await.unwrap();
-        assert_eq!((standings(&early), early.is_over), (vec!["proven", "lying", "pending"], false), "{conduct:?}");
+        let early = three.stands(&sent.batch, ["proven", "lying", "pending"]).await;
+        assert!(!early.is_over, "{conduct:?}");
         three.pass_deadline(0).await;
         let late = sent.batch.wait(&three.answers, BOUND).await.unwrap();
         assert_eq!((standings(&late), late.is_over), (vec!["proven", "lying", "silent"], true));
@@ -173,8 +187,9 @@ async fn who_claims_items_of_others_is_not_believed_about_any() {
 #[tokio::test]
 async fn what_is_withheld_or_was_not_made_is_told_from_what_is_late() {
     let three = Three::start([Conduct::Withholding, Conduct::Short, Conduct::Silent]).await;
-    let (sandboxes, merged) = three.made(create(5), SHORT).await;
-    assert_eq!(standings(&merged), ["withheld", "proven", "pending"]);
+    let sent = three.account().submit_batch(three.service, create(5).build().unwrap(), None).await.unwrap();
+    let merged = three.stands(&sent.batch, ["withheld", "proven", "pending"]).await;
+    let sandboxes = sent.batch.sandboxes(three.account().chain()).await.unwrap();
     let expected = [State::Withheld, State::Withheld, State::Succeeded, State::Failed, State::Pending].map(State::name);
     assert_eq!(merged.items.iter().map(|item| item.state.name()).collect::<Vec<_>>(), expected);
     assert_eq!(sandboxes.len(), 3, "the chain has what was withheld");
@@ -190,6 +205,45 @@ async fn one_success_is_enough_and_ends_the_wait_for_those_who_are_silent() {
     let merged = tokio::time::timeout(BOUND, three.done(first, Duration::from_secs(3_600))).await.unwrap();
     assert_eq!((merged.winner, merged.is_success, merged.is_over), (Some(0), true, true));
     assert_eq!(standings(&merged), ["pending", "proven", "pending"]);
+}
+
+#[tokio::test]
+async fn who_is_asked_once_more_after_a_winner_is_asked_beside_the_others() {
+    let three = Three::start([Conduct::Paired, Conduct::Honest, Conduct::Paired]).await;
+    let (sandboxes, _) = three.made(create(1).operators(vec![address(2)]), BOUND).await;
+    let first = BatchBuilder::exec(sandboxes, "x").aggregation(Aggregation::FirstSuccess);
+    let merged = three.done(first, Duration::from_secs(3_600)).await;
+    assert_eq!((merged.winner, standings(&merged)), (Some(0), vec!["proven"; 3]), "one waits for the other's question");
+}
+
+#[tokio::test]
+async fn a_create_is_of_a_batch_only_if_that_is_proven() {
+    let three = Three::start([Conduct::Honest, Conduct::Luring, Conduct::Honest]).await;
+    let (account, answers, service) = (three.account(), &three.answers, three.service);
+    let ids: [BatchId; 2] = ["night", "morning"].map(|id| id.parse().unwrap());
+    for id in &ids {
+        let request = create(3).batch(id).build().unwrap();
+        let sent = account.submit_batch(service, request, Some(id.clone())).await.unwrap();
+        let merged = sent.batch.wait(answers, BOUND).await.unwrap();
+        let lies: Vec<_> = merged.of_standing("lying").map(|part| part.why.clone().unwrap()).collect();
+        let expected =
+            if id.as_str() == "night" { vec![] } else { vec![r#"it answers to a batch "night""#.to_owned()] };
+        assert_eq!(lies, expected);
+    }
+    let found = Batch::find(answers, (service, &ids[0]), [0, 1, 77]).await.unwrap();
+    let calls: Vec<_> = found.batch.calls.iter().map(|call| call.key.call).collect();
+    assert_eq!((calls, found.unattested), (vec![0], vec![CallKey { service, call: 1 }]));
+    let error = Batch::find(answers, (service, &ids[0]), [1]).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("call {service}/1 is said to be of batch night, and not proven to be"));
+    let morning = Batch::find(answers, (service, &ids[1]), [1]).await.unwrap();
+    assert_eq!((morning.batch.calls.len(), morning.unattested.len()), (1, 0), "two of three have attested to it");
+
+    let plain = account.submit_batch(service, BatchCreateBuilder::new(1, CreateBuilder::new()).build().unwrap(), None);
+    let own = plain.await.unwrap().batch.id;
+    let found = Batch::find(answers, (service, &own), []).await.unwrap();
+    assert_eq!(found.batch.calls.len(), 1, "what is not sealed says itself what it is called");
+    let night = Batch::find(answers, (service, &ids[0]), [2]).await;
+    assert!(matches!(night, Err(BatchError::Unknown { .. })), "{night:?}");
 }
 
 #[tokio::test]

@@ -211,6 +211,16 @@ async fn who_only_looks_on_leaves_the_run_as_it_is() {
 }
 
 #[tokio::test]
+async fn what_an_operator_says_of_its_refusal_steers_no_terminal() {
+    let terminal = Terminal::open().await;
+    let id = terminal.created(&[]).await;
+    let refused = terminal.run(&["runs", &id, "2"]).await;
+    assert_eq!(refused.code, 121, "{}", refused.stderr);
+    assert!(refused.stderr.contains("no [2Jsuch thing"), "{}", refused.stderr);
+    assert!(!refused.stderr.trim_end().contains(char::is_control), "{:?}", refused.stderr);
+}
+
+#[tokio::test]
 async fn a_person_sees_the_steps_of_a_run_as_a_table() {
     let terminal = Terminal::open().await;
     let id = terminal.created(&[]).await;

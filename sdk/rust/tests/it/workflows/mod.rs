@@ -16,11 +16,10 @@ use sandbox_sdk::{Account, calls};
 
 use crate::agents::token;
 use crate::fake_workflows::{FakeWorkflows, entry, step};
-use crate::world::World;
+use crate::world::{BOUND, World};
 
 const WORKFLOW: CallKey = CallKey { service: 1, call: 7 };
 const SANDBOX: SandboxId = SandboxId { origin: WORKFLOW, slot: 0 };
-const BOUND: Duration = Duration::from_secs(20);
 
 async fn operator() -> (FakeWorkflows, Session) {
     let operator = FakeWorkflows::start(None).await;

@@ -89,7 +89,7 @@ pub(crate) struct BatchWorkArgs {
     /// One sandbox after the other, at each operator
     #[arg(long)]
     pub(crate) sequential: bool,
-    /// When it is over, and what it comes to: all, first_success or majority
+    /// When it is over, and what it comes to: all, first_success, or majority: the answer of more than half of all items
     #[arg(long, value_name = "WORD", default_value = "all")]
     pub(crate) aggregation: Aggregation,
     /// What this batch is called; default: by its call

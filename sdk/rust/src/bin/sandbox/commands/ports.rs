@@ -17,7 +17,7 @@ use super::sessions::inside;
 use super::streams::Signals;
 use crate::args::PortArgs;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 #[derive(Serialize)]
@@ -66,6 +66,6 @@ async fn carry(inside: &Inside, port: u16, mut near: TcpStream) {
                 tracing::debug!(%error, "a connection broke");
             }
         }
-        Err(error) => eprintln!("sandbox: {}", Failure::from(error)),
+        Err(error) => eprintln!("sandbox: {}", harmless(&Failure::from(error).to_string())),
     }
 }

@@ -18,7 +18,7 @@ use super::way_back;
 use crate::args::ApprovalArgs;
 use crate::commands::streams::{self, Signals};
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, harmless};
 
 /// What this program is to a run.
 #[derive(Clone, Copy)]
@@ -201,7 +201,7 @@ impl View<'_> {
         }
         let is_told = !self.output.is_json() && (self.teller.spoke() || reply.result.is_empty());
         if !is_told {
-            let text = if self.output.is_live() { tell::harmless(&reply.result) } else { reply.result.clone() };
+            let text = if self.output.is_live() { harmless(&reply.result) } else { reply.result.clone() };
             self.output.result(&text, reply)?;
         }
         self.output.aside(&(tell::end(reply) + "\n"));

@@ -7,11 +7,11 @@ use sandbox_protocol::session::Scope;
 use serde::Serialize;
 
 use super::follow::{Approvals, Role, follow, seen};
-use super::tell::{end, harmless, shown};
+use super::tell::{end, shown};
 use crate::args::{RunsArgs, SessionsArgs};
 use crate::commands::sessions::inside;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 #[derive(Serialize)]

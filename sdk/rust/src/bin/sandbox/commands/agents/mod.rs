@@ -19,7 +19,7 @@ use self::context::Asked;
 pub(super) use self::context::{confided, of_negotiation as context_of_negotiation};
 use self::follow::{Approvals, Role, follow};
 pub(crate) use self::held::{runs, sessions};
-pub(super) use self::tell::{harmless, shown};
+pub(super) use self::tell::shown;
 use super::call::answer_of;
 use super::sandboxes::{answered, decoded, read_text, unreadable};
 use super::sessions::inside;

@@ -4,6 +4,8 @@ use sandbox_protocol::agent::event::Told;
 use sandbox_protocol::agent::report::usd;
 use sandbox_protocol::agent::{Decision, RunReply};
 
+use crate::output::harmless;
+
 /// Letters of a call's arguments or of its outcome that are shown.
 const SHOWN_LETTERS: usize = 160;
 
@@ -138,11 +140,6 @@ pub(in crate::commands) fn shown(text: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
-}
-
-/// A text without what terminals obey.
-pub(in crate::commands) fn harmless(text: &str) -> String {
-    text.chars().filter(|letter| matches!(letter, '\n' | '\t') || !letter.is_control()).collect()
 }
 
 #[cfg(test)]

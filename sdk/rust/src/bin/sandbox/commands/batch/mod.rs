@@ -122,7 +122,7 @@ async fn worked(
 ) -> Result<ExitCode, Failure> {
     let answers = settings.answers().await?;
     let account = answers.account();
-    let (service, sandboxes) = sandboxes(&work, account, (settings, output)).await?;
+    let (service, sandboxes) = sandboxes(&work, &answers, (settings, output)).await?;
     let mut builder = build(sandboxes).aggregation(work.aggregation);
     if work.sequential {
         builder = builder.sequential();
@@ -146,13 +146,13 @@ async fn worked(
 /// The sandboxes that are named, or all that a batch has made; and their service.
 async fn sandboxes(
     work: &BatchWorkArgs,
-    account: &Account,
+    answers: &Answers,
     (settings, output): (&Settings, &Output),
 ) -> Result<(u64, Vec<SandboxId>), Failure> {
     if let Some(id) = &work.batch {
         let service = settings.service(work.service)?;
-        let batch = show::find((service, id), account, (settings, output)).await?;
-        let living = batch.sandboxes(account.chain()).await?;
+        let batch = show::find((service, id), answers, (settings, output)).await?;
+        let living = batch.sandboxes(answers.account().chain()).await?;
         if living.is_empty() {
             return Err(Failure::usage(format!("no sandbox of batch {id} lives")));
         }

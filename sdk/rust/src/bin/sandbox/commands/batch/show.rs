@@ -8,8 +8,9 @@ use alloy::primitives::Address;
 use sandbox_protocol::batch::{BatchId, BatchStatus};
 use sandbox_protocol::session::Scope;
 use sandbox_sdk::Account;
+use sandbox_sdk::answers::Answers;
 use sandbox_sdk::api::Session;
-use sandbox_sdk::batches::{Batch, BatchError, LiveBatch, NotTold};
+use sandbox_sdk::batches::{Batch, BatchError, Found, LiveBatch, NotTold};
 use sandbox_sdk::limits::BATCH_WATCH_PAUSE;
 use sandbox_sdk::requests::batch_collect;
 
@@ -69,7 +70,7 @@ pub(super) async fn collect(args: BatchCollectArgs, settings: &Settings, output:
     for part in accounts.parts.iter().filter(|part| part.standing != "proven") {
         output.notice(&format!("operator {} does not account for the batch: it is {}", part.operator, part.standing));
     }
-    let batch = Batch::find(account.chain(), (service, &args.id), account.address(), live.calls()).await?;
+    let batch = proven(Batch::find(&answers, (service, &args.id), live.calls()).await?, output);
     let mut merged = batch.look(&answers).await?;
     merged.explain(&live);
     finish(&merged, 0, args.answer.save.as_deref(), output)
@@ -78,18 +79,28 @@ pub(super) async fn collect(args: BatchCollectArgs, settings: &Settings, output:
 /// The calls of a batch: by its own name, or as operators tell who know it.
 pub(super) async fn find(
     (service, id): (u64, &BatchId),
-    account: &Account,
+    answers: &Answers,
     (settings, output): (&Settings, &Output),
 ) -> Result<Batch, Failure> {
-    let by_name = Batch::find(account.chain(), (service, id), account.address(), BTreeSet::new()).await;
-    match by_name {
-        Err(BatchError::Unknown { .. }) => {}
-        found => return Ok(found?),
+    match Batch::find(answers, (service, id), BTreeSet::new()).await {
+        Err(BatchError::Unknown { .. } | BatchError::Unattested { .. }) => {}
+        found => return Ok(proven(found?, output)),
     }
     output.progress(&format!("asking the operators of service {service} for batch {id}"));
-    let live = told((service, id), &doors(service, account, settings).await?).await;
-    let found = Batch::find(account.chain(), (service, id), account.address(), live.calls()).await;
-    found.map_err(|error| if matches!(error, BatchError::Unknown { .. }) { unknown(&live) } else { error.into() })
+    let live = told((service, id), &doors(service, answers.account(), settings).await?).await;
+    match Batch::find(answers, (service, id), live.calls()).await {
+        Err(BatchError::Unknown { .. }) => Err(unknown(&live)),
+        found => Ok(proven(found?, output)),
+    }
+}
+
+/// What is proven to be of a batch; what is not is named.
+fn proven(found: Found, output: &Output) -> Batch {
+    let id = &found.batch.id;
+    for call in &found.unattested {
+        output.notice(&format!("call {call} is left out: it is said to be of batch {id}, and not proven to be"));
+    }
+    found.batch
 }
 
 /// A session with each operator of the service.

@@ -20,7 +20,8 @@ pub(super) fn of_merged(merged: &Merged) -> String {
         text.push_str(&format!("\nfirst success: item {winner}"));
     }
     if let Some(majority) = &merged.majority {
-        text.push_str(&format!("\n{}", of_majority(majority)));
+        let title = if merged.majority_holds == Some(true) { "majority" } else { "no majority; most frequent" };
+        text.push_str(&format!("\n{title}: {}", of_majority(majority)));
     }
     text
 }
@@ -60,7 +61,7 @@ fn of_majority(majority: &Majority) -> String {
     let items: Vec<_> = majority.items.iter().map(u32::to_string).collect();
     let tied = if majority.tied { ", as often as another" } else { "" };
     let (count, of) = (majority.items.len(), majority.of);
-    format!("majority: {count} of {of} items ({}){tied}: {}", items.join(", "), shown(&majority.answer))
+    format!("{count} of {of} items that succeeded ({}){tied}: {}", items.join(", "), shown(&majority.answer))
 }
 
 /// The head of what came of an item.

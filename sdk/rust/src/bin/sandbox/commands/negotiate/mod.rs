@@ -23,7 +23,7 @@ use super::call::answer_of;
 use super::sandboxes::{awaited, submitted};
 use crate::args::{AnswerArgs, NegotiateArgs, answer_within};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 /// What an answer of a model is taken to last where nobody knows better, in seconds.
@@ -124,7 +124,7 @@ impl<'a> Board<'a> {
     /// The table in the place of the one before, below a line that stays.
     fn draw(&mut self, line: Option<&str>) {
         let back = if self.drawn { format!("\x1b[{}A\x1b[J", self.table.lines()) } else { String::new() };
-        let line = line.map(|line| format!("{line}\n")).unwrap_or_default();
+        let line = line.map(|line| format!("{}\n", harmless(line))).unwrap_or_default();
         self.drawn = true;
         eprint!("{back}{line}{}", self.table.text());
     }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use sandbox_protocol::agent::event::Told;
 use sandbox_protocol::agent::negotiation::Negotiation;
 
-use crate::commands::agents::{harmless, shown};
+use crate::commands::agents::shown;
+use crate::output::harmless;
 
 /// Letters of what stands behind a move's rounds.
 const NOTE_LETTERS: usize = 40;

@@ -9,10 +9,9 @@ use sandbox_protocol::workflow::{RunBody, RunStatus, StepBody};
 use tokio::signal::unix::SignalKind;
 
 use super::{Clock, session_of, words};
-use crate::commands::agents::harmless;
 use crate::commands::streams::heard;
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 /// Follows a run to its end, and ends as it does.

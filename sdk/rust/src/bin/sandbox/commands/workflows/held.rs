@@ -15,10 +15,9 @@ use serde_json::Value;
 
 use super::{Clock, words};
 use crate::args::WhereArgs;
-use crate::commands::agents::harmless;
 use crate::commands::sessions::{Operator, operators, session};
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 pub(super) async fn list(place: &WhereArgs, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {

@@ -8,9 +8,8 @@ use sandbox_protocol::workflow::StepBody;
 
 use super::{Clock, session_of, words};
 use crate::args::WorkflowLogsArgs;
-use crate::commands::agents::harmless;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 /// Outputs that are written to stdout: of a command, of an agent, of a snapshot.

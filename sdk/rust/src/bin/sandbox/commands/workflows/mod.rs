@@ -20,13 +20,12 @@ use sandbox_sdk::{Account, Deployment};
 use serde::Serialize;
 
 use self::words::Clock;
-use super::agents::harmless;
 use super::call::answer_of;
 use super::sandboxes::{answered, decoded, finish, unreadable};
 use super::sessions::{Operator, operators, session};
 use crate::args::{WhereArgs, WorkflowArgs, WorkflowCommand, WorkflowJobArgs, WorkflowTriggerArgs};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, harmless};
 use crate::settings::Settings;
 
 pub(crate) async fn run(command: WorkflowCommand, settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {

@@ -7,7 +7,8 @@ use jiff::tz::TimeZone;
 use sandbox_protocol::workflow::{Cause, EventSource, RunEntry, RunStatus, StepBody, Trigger};
 use serde::Deserialize;
 
-use crate::commands::agents::{harmless, shown};
+use crate::commands::agents::shown;
+use crate::output::harmless;
 
 /// By which instants are told.
 #[derive(Debug, Clone)]
