@@ -253,7 +253,9 @@ impl From<WorkflowError> for ApiError {
             WorkflowError::Unknown => Self::NoWorkflow,
             WorkflowError::NoRun => Self::NoRun,
             WorkflowError::Hook(fault) => Self::Unauthorized(fault.to_string()),
-            WorkflowError::Paused | WorkflowError::NoHook(_) => Self::Conflict(error.to_string()),
+            WorkflowError::Paused | WorkflowError::FiredBefore | WorkflowError::NoHook(_) => {
+                Self::Conflict(error.to_string())
+            }
             WorkflowError::Text(failure) => Self::NotDone(failure),
             WorkflowError::Chain(error) => Self::Chain(error),
             WorkflowError::NoText | WorkflowError::Blind(_) => Self::TooSlow("node"),

@@ -3,16 +3,16 @@
 //! What the chain is told is for its readers, and for who comes to fire a workflow after this operator: that one leaves alone what was
 //! fired before. A firing that was not reported yet is reported by the next life of the process.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sandbox_protocol::CallKey;
 use sandbox_sdk::calls;
-use sandbox_sdk::contracts::IAgentSandboxBlueprint::Firing;
+use sandbox_sdk::contracts::IAgentSandboxBlueprint::{Firing, WorkflowFired};
 use tokio::time::sleep;
 
 use super::Shared;
 use crate::limits::WORKFLOW_REPORTED_AT_ONCE_MAX;
-use crate::records::Standing;
 
 impl Shared {
     /// Reports, as often as is set.
@@ -21,7 +21,7 @@ impl Shared {
         loop {
             while self.report_some().await {}
             sleep(pause).await;
-            if self.unreported(u64::MAX).is_empty() {
+            if self.unreported().is_empty() {
                 self.unreported.notified().await;
             }
         }
@@ -29,8 +29,7 @@ impl Shared {
 
     /// Reports as many as one transaction takes; whether there are more.
     async fn report_some(&self) -> bool {
-        // The contract leaves out, without a word, what is later than its block.
-        let mut waiting = self.unreported(self.parts.looks.borrow().block.time_s);
+        let mut waiting = self.unreported();
         let is_more = waiting.len() > WORKFLOW_REPORTED_AT_ONCE_MAX;
         waiting.truncate(WORKFLOW_REPORTED_AT_ONCE_MAX);
         if waiting.is_empty() {
@@ -40,8 +39,15 @@ impl Shared {
         match self.parts.sender.send(call).await {
             Ok(Ok(mined)) => {
                 tracing::debug!(firings = waiting.len(), transaction = %mined.transaction, "firings reported");
+                let manager = self.parts.chain.deployment().manager;
+                let recorded: BTreeSet<(u64, u64)> =
+                    mined.events::<WorkflowFired>(manager).map(|fired| (fired.serviceId, fired.workflowId)).collect();
+                // The contract leaves out, without a word, what is later than its block: that is reported again.
+                let head_s = self.parts.looks.borrow().block.time_s;
                 for firing in waiting {
-                    self.reported(&firing).await;
+                    if recorded.contains(&(firing.serviceId, firing.workflowId)) || firing.at <= head_s {
+                        self.reported(&firing).await;
+                    }
                 }
                 is_more
             }
@@ -53,11 +59,10 @@ impl Shared {
         }
     }
 
-    /// Firings until this second that the chain does not know, the oldest first.
-    fn unreported(&self, until_s: u64) -> Vec<Firing> {
+    /// Firings that the chain does not know, the oldest first.
+    fn unreported(&self) -> Vec<Firing> {
         let table = self.table();
-        let is_unreported = |standing: &Standing| standing.fired_s > standing.reported_s && standing.fired_s <= until_s;
-        let waiting = table.iter().filter(|(_, known)| is_unreported(&known.standing));
+        let waiting = table.iter().filter(|(_, known)| known.standing.fired_s > known.standing.reported_s);
         let mut waiting: Vec<Firing> = waiting
             .map(|(key, known)| Firing {
                 serviceId: key.service,

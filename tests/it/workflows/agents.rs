@@ -44,7 +44,7 @@ async fn moves_that_a_step_found_are_argued_about_and_the_best_goes_on_to_the_ne
     let body = json!({"sandbox_id": sandbox, "steps": [
         step("find", moves, &[]),
         {"id": "argue", "kind": "negotiation", "needs": ["find"], "with": {"context": {
-            "company_ticker": "ACME", "max_rounds": 1, "moves": "${{ steps.find.outputs.json }}"}}},
+            "ticker": "ACME", "max_rounds": 1, "moves": "${{ steps.find.outputs.json }}"}}},
         {"id": "tell", "kind": "exec", "needs": ["argue"], "with": {
             "command": "echo \"$BEST\"", "env": {"BEST": "${{ steps.argue.outputs.json.policy_scores[0].move_id }}"}}},
     ]});
