@@ -72,10 +72,14 @@ impl Mined {
     /// # Errors
     /// [`SendError::NoEvent`].
     pub fn event<E: SolEvent>(&self, emitter: Address) -> Result<E, SendError> {
-        let logs = self.receipt.logs().iter().filter(|log| log.address() == emitter);
-        let found = logs.filter_map(|log| log.log_decode::<E>().ok()).next();
         let missing = SendError::NoEvent { transaction: self.transaction, event: E::SIGNATURE };
-        found.map(|log| log.inner.data).ok_or(missing)
+        self.events(emitter).next().ok_or(missing)
+    }
+
+    /// All events of this kind that `emitter` emitted in it.
+    pub fn events<E: SolEvent>(&self, emitter: Address) -> impl Iterator<Item = E> {
+        let logs = self.receipt.logs().iter().filter(move |log| log.address() == emitter);
+        logs.filter_map(|log| log.log_decode::<E>().ok()).map(|log| log.inner.data)
     }
 }
 
