@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `create` | slots made side by side, those that fail for a passing reason once more |
+//! | `cut` | how much is kept of what items wrote |
 //! | `divide` | whose the endpoints of a call are |
 //! | `round` | tasks and commands, carried out so many at a time, until all have ended or one is enough |
 //! | `run` | jobs 21 and 22 around a round: requests in, responses out |
@@ -14,6 +15,7 @@
 
 mod collect;
 mod create;
+mod cut;
 mod divide;
 mod round;
 mod run;
