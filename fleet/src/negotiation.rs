@@ -53,12 +53,16 @@ impl Finished {
     }
 }
 
-/// The sandbox of a move of `call`'s, made like `parent`.
+/// The sandbox of a move of `call`'s, made like `parent` and called so among the call's children.
 ///
 /// # Errors
-/// Ticker and move name no sandbox.
-pub fn child(parent: &Sandbox, call: CallKey, ticker: &str, one: &Move) -> Result<ChildOrder, NotAChildName> {
-    let name = one.sandbox_name(ticker);
+/// The name is none of a child's.
+pub fn child(
+    parent: &Sandbox,
+    (call, name): (CallKey, &str),
+    ticker: &str,
+    one: &Move,
+) -> Result<ChildOrder, NotAChildName> {
     let labels =
         [("ticker", ticker), ("move", one.move_id.as_str()), ("layer", "sandbox"), ("project", "ai-consulting-agency")];
     let spec = SandboxSpec {
@@ -66,11 +70,11 @@ pub fn child(parent: &Sandbox, call: CallKey, ticker: &str, one: &Move) -> Resul
         idle_timeout_s: None,
         snapshot: None,
         snapshot_destination: None,
-        name: name.clone(),
+        name: one.sandbox_name(ticker),
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         ..parent.spec.clone()
     };
-    let (name, owner, expires_at_block) = (ChildName::parse(&name)?, parent.owner, parent.expires_at_block);
+    let (name, owner, expires_at_block) = (ChildName::parse(name)?, parent.owner, parent.expires_at_block);
     Ok(ChildOrder { parent: call, name, owner, spec, expires_at_block })
 }
 
@@ -179,8 +183,9 @@ mod tests {
         parent.spec.snapshot = Some(crate::fakes::snapshot("s3://b/k"));
         parent.expires_at_block = Some(9);
         let call = CallKey { service: 7, call: 5 };
-        let order = child(&parent, call, "ABC.D", &a_move("M1")).unwrap();
-        assert_eq!((order.name.to_string().as_str(), order.parent), ("negotiate-abc.d-m1", call));
+        let order = child(&parent, (call, "run-1-m1"), "ABC.D", &a_move("M1")).unwrap();
+        assert_eq!((order.name.to_string().as_str(), order.parent), ("run-1-m1", call));
+        assert_eq!(order.spec.name, "negotiate-abc.d-m1");
         assert_eq!((order.owner, order.expires_at_block), (parent.owner, Some(9)));
         assert_eq!(order.spec.resources, Resources { memory_mb: 2_048, ..parent.spec.resources });
         assert_eq!((order.spec.env, order.spec.egress), (parent.spec.env, parent.spec.egress));

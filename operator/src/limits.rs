@@ -190,6 +190,8 @@ pub(crate) const BATCH_SLOT_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const BATCH_ITEMS_AT_ONCE_MAX: usize = 32;
 /// Sandboxes of a batch that the chain is asked about at a time.
 pub(crate) const BATCH_LOOKUPS_MAX: usize = 16;
+/// Blocks before and after a call in which others of its batch are looked for: who has them submits them at once.
+pub(crate) const BATCH_SIBLING_BLOCKS_MAX: u64 = 16;
 /// Time, of what a batch may work, that is kept for its answer: what has not ended by then has failed.
 pub(crate) const BATCH_WIND_UP: Duration = Duration::from_secs(30);
 /// Time for which a part of a batch is kept after its end: 7 days.

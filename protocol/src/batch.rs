@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exec::ByteText;
 use crate::failure::Failure;
-use crate::limits::BATCH_ID_BYTES_MAX;
+use crate::limits::{BATCH_ID_BYTES_MAX, BATCH_ITEM_BYTES_MAX, BATCH_ITEM_TEXTS_MAX};
 use crate::receipt::Outcome;
 use crate::sandbox_id::{CallKey, SandboxId};
 
@@ -20,6 +20,15 @@ use crate::sandbox_id::{CallKey, SandboxId};
 pub const ELSEWHERE: &str = "elsewhere";
 /// Exit code, in a response, of a command that was not run; its stderr says why.
 pub const NOT_RUN: i32 = -1;
+/// What a task's words, or a failure's, end with where there were more. Of a command's streams `truncated` says so.
+pub const CUT: &str = " […]";
+
+/// How long each text of an item may be, in bytes, where so many items share `bytes_max`.
+pub const fn share(bytes_max: usize, items: usize) -> usize {
+    let texts = BATCH_ITEM_TEXTS_MAX * if items == 0 { 1 } else { items };
+    let share = bytes_max / texts;
+    if share < BATCH_ITEM_BYTES_MAX { share } else { BATCH_ITEM_BYTES_MAX }
+}
 
 /// When a batch of tasks or commands is over, and what it comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,7 +191,7 @@ pub struct ItemExec {
     /// What it complained of.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub stderr: ByteText,
-    /// Whether it wrote more.
+    /// Whether it wrote more than is kept, or told here.
     pub truncated: bool,
     /// Wall-clock time in milliseconds.
     pub duration_ms: u64,
@@ -269,12 +278,20 @@ pub struct PartReport {
     pub is_over: bool,
     /// The operator's own items, by index.
     pub items: Vec<ItemReport>,
+    /// Items that are left out here, since the report tells of newer parts: the answer to the call has them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: u32,
     /// What most of this part's items answered, once it is over, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub majority: Option<Majority>,
     /// Until when it is kept, in milliseconds since 1970; while it goes on, nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_until_ms: Option<u64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks it
+const fn is_none(left_out: &u32) -> bool {
+    *left_out == 0
 }
 
 /// Another operator's part, as the chain tells of it.
@@ -330,13 +347,14 @@ pub struct BatchReport {
     pub status: BatchStatus,
     /// The operator's own parts, by call.
     pub parts: Vec<PartReport>,
-    /// The parts of others in the same calls.
+    /// The parts of others in the same calls, as far as these are told item by item.
     pub others: Vec<OtherPart>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{BATCH_ENDPOINTS_MAX, BATCH_PART_BYTES_MAX};
 
     #[test]
     fn an_aggregation_is_known_by_its_word_alone() {
@@ -344,6 +362,18 @@ mod tests {
             assert_eq!((one.to_string().parse(), serde_json::to_value(one).unwrap()), (Ok(one), one.name().into()));
         }
         assert_eq!("most".parse::<Aggregation>(), Err(NotAnAggregation));
+    }
+
+    #[test]
+    fn items_share_what_a_part_may_keep_and_none_has_more_than_one_may() {
+        assert_eq!([0, 1, 4].map(|items| share(8, items)), [4, 4, 1]);
+        let few = BATCH_PART_BYTES_MAX / (BATCH_ITEM_TEXTS_MAX * BATCH_ITEM_BYTES_MAX);
+        assert_eq!(share(BATCH_PART_BYTES_MAX, few), BATCH_ITEM_BYTES_MAX);
+        assert_eq!(share(BATCH_PART_BYTES_MAX, 1), BATCH_ITEM_BYTES_MAX);
+        for items in [few + 1, BATCH_ENDPOINTS_MAX] {
+            let each = share(BATCH_PART_BYTES_MAX, items);
+            assert!(each < BATCH_ITEM_BYTES_MAX && each * items * BATCH_ITEM_TEXTS_MAX <= BATCH_PART_BYTES_MAX);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Every bound that two sides must agree on. Names end in their unit and `_MAX`, `_MIN` or `_DEFAULT`.
 
+use crate::batch::{CUT, share};
+
 /// Processor cores of a sandbox that asks for 0.
 pub const CPU_CORES_DEFAULT: u64 = 1;
 /// Most cores that a request may name; an operator's own bound may be lower.
@@ -228,6 +230,14 @@ pub const BATCH_SANDBOXES_MAX: u32 = 200;
 pub const BATCH_ENDPOINTS_MAX: usize = 128;
 /// Length of what an item of a batch keeps of each of a command's streams, and of a task's words.
 pub const BATCH_ITEM_BYTES_MAX: usize = 64 * 1024;
+/// Texts of an item that may be so long: both streams of a command, or a task's result and error.
+pub const BATCH_ITEM_TEXTS_MAX: usize = 2;
+/// Length of what the items of an operator's part of a call keep of such texts together; they share it alike.
+pub const BATCH_PART_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Length of what a report of a batch tells of such texts: the items of all its parts share it alike.
+pub const BATCH_REPORT_BYTES_MAX: usize = 512 * 1024;
+/// Parts of which a report tells item by item, the newest; of the others it says how many items they have.
+pub const BATCH_REPORT_PARTS_MAX: usize = 16;
 
 /// Length of a workflow's name.
 pub const WORKFLOW_NAME_BYTES_MAX: usize = 128;
@@ -280,6 +290,9 @@ const _: () = assert!(FILES_PAGE_ENTRIES_DEFAULT <= FILES_PAGE_ENTRIES_MAX);
 const _: () = assert!(EXEC_COMMAND_BYTES_MAX < EXEC_BODY_BYTES_MAX);
 const _: () = assert!(FSP_CODE_BYTES_MAX + FSP_STDIN_BYTES_MAX < FSP_MESSAGE_BYTES_MAX);
 const _: () = assert!(PTY_WINDOW_BYTES + PTY_CHUNK_BYTES_MAX as u64 <= PTY_KEPT_BYTES as u64);
+const _: () = assert!(share(BATCH_PART_BYTES_MAX, BATCH_ENDPOINTS_MAX) >= 4 * 1024);
+const _: () =
+    assert!(share(BATCH_REPORT_BYTES_MAX, BATCH_REPORT_PARTS_MAX * BATCH_SANDBOXES_MAX as usize) >= 8 * CUT.len());
 const _: () = assert!(WORKFLOW_CONCURRENCY_DEFAULT <= WORKFLOW_CONCURRENCY_MAX);
 const _: () = assert!(WORKFLOW_BACKOFF_MS_DEFAULT <= WORKFLOW_BACKOFF_MS_MAX);
 const _: () = assert!(WORKFLOW_RUN_TIMEOUT_MS_DEFAULT <= WORKFLOW_RUN_TIMEOUT_MS_MAX);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::Address;
+use futures::future::BoxFuture;
 use sandbox_fleet::ports::{Agents, SidecarError, Sidecars, Turns};
 use sandbox_fleet::request::{self, Command};
 use sandbox_fleet::sandbox::{Instance, Sandbox};
@@ -45,7 +46,11 @@ impl Executor {
         let body = exec_body(&errand, command, &visit.sandbox);
         let bound = Duration::from_millis(body.timeout_ms) + EXEC_SLACK;
         let begun = Begun::command(self.sidecars.clone(), &visit.instance, &errand.id);
-        let executed = tokio::time::timeout(bound, self.executed(&visit, body)).await;
+        let ask = |may_have_begun: bool| {
+            let body = ExecBody { attach_only: body.attach_only || may_have_begun, ..body.clone() };
+            self.sidecars.exec(&visit.instance, body)
+        };
+        let executed = tokio::time::timeout(bound, self.replied(&visit, "command", ask)).await;
         let reply = executed.unwrap_or_else(|_| Err(unreachable()))?;
         begun.over();
         Ok((reply, visit.instance))
@@ -64,7 +69,11 @@ impl Executor {
         // Twice: it may wait for its turn inside, and for its sidecar to answer.
         let bound = Duration::from_millis(body.timeout_ms) + RUN_SLACK + RUN_SLACK;
         let begun = Begun::run(self.agents.clone(), &visit.instance, &errand.id);
-        let replied = tokio::time::timeout(bound, self.replied(&visit, turns, body)).await;
+        let ask = |may_have_begun: bool| {
+            let body = TaskBody { attach_only: body.attach_only || may_have_begun, ..body.clone() };
+            self.agents.run(&visit.instance, turns, body)
+        };
+        let replied = tokio::time::timeout(bound, self.replied(&visit, "run", ask)).await;
         let reply = replied.unwrap_or_else(|_| Err(unreachable()))?;
         begun.over();
         Ok((reply, visit.instance))
@@ -84,39 +93,23 @@ impl Executor {
         Ok(())
     }
 
-    /// Asks until there is a reply; its caller bounds the time. A sidecar that cannot be reached was sent nothing and may be on
-    /// its way up; one that broke off is asked a few times what became of the command.
-    async fn executed(&self, visit: &Visit, mut body: ExecBody) -> Result<ExecReply, Failure> {
+    /// Asks for the end of a `what` until there is a reply; its caller bounds the time. A sidecar that cannot be reached was sent
+    /// nothing and may be on its way up; one that broke off is asked a few times what became of what it `may_have_begun`.
+    async fn replied<'a, R>(
+        &self,
+        visit: &Visit,
+        what: &str,
+        ask: impl Fn(bool) -> BoxFuture<'a, Result<R, SidecarError>>,
+    ) -> Result<R, Failure> {
         let mut broken_off = 0;
         while broken_off < ATTACH_ATTEMPTS_MAX {
-            let error = match self.sidecars.exec(&visit.instance, body.clone()).await {
+            let may_have_begun = broken_off > 0;
+            let error = match ask(may_have_begun).await {
                 Ok(reply) => return Ok(reply),
-                Err(error) => match refusal(error, "command") {
+                Err(error) => match refusal(error, what) {
                     Refusal::ForGood(failure) => return Err(failure),
                     Refusal::NotSent(error) => error,
                     Refusal::BrokenOff(error) => {
-                        body.attach_only = true;
-                        broken_off += 1;
-                        error
-                    }
-                },
-            };
-            self.await_answer(visit.sandbox.id, &*error).await;
-        }
-        Err(unreachable())
-    }
-
-    /// The same of a run.
-    async fn replied(&self, visit: &Visit, turns: Turns, mut body: TaskBody) -> Result<RunReply, Failure> {
-        let mut broken_off = 0;
-        while broken_off < ATTACH_ATTEMPTS_MAX {
-            let error = match self.agents.run(&visit.instance, turns, body.clone()).await {
-                Ok(reply) => return Ok(reply),
-                Err(error) => match refusal(error, "run") {
-                    Refusal::ForGood(failure) => return Err(failure),
-                    Refusal::NotSent(error) => error,
-                    Refusal::BrokenOff(error) => {
-                        body.attach_only = true;
                         broken_off += 1;
                         error
                     }

@@ -5,6 +5,7 @@
 //! through, and takes up by its id one that is not. A move that fails ends no other. Only where a sandbox cannot be made,
 //! which is not the same as having to wait for room, a move is argued about [in this process](InProcess).
 
+mod in_process;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +14,6 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
 use alloy::sol_types::SolValue as _;
-use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -40,6 +40,10 @@ use crate::limits::{
 use crate::records::{MovePlace, Records, RecordsError, now_ms};
 use crate::stories::Stories;
 
+pub(crate) use in_process::InProcess;
+#[cfg(test)]
+pub(crate) use in_process::NotHere;
+
 /// Who conducts negotiations. Clones share everything.
 #[derive(Clone)]
 pub(crate) struct Conductor {
@@ -50,44 +54,14 @@ pub(crate) struct Conductor {
     pub(crate) in_process: Arc<dyn InProcess>,
 }
 
-/// Argues about moves in this process.
-#[async_trait]
-pub(crate) trait InProcess: Send + Sync + 'static {
-    /// Argues about a move under the rules by which `parent` reaches the outside, and tells of it.
-    ///
-    /// # Errors
-    /// The move came to nothing.
-    async fn negotiate(
-        &self,
-        parent: &Sandbox,
-        body: NegotiateBody,
-        tell: &(dyn Fn(Told) + Send + Sync),
-    ) -> Result<MoveReport, Failure>;
-}
-
-/// Argues about nothing here: a move without a sandbox has failed.
-#[cfg(test)]
-pub(crate) struct NotHere;
-
-#[cfg(test)]
-#[async_trait]
-impl InProcess for NotHere {
-    async fn negotiate(
-        &self,
-        _: &Sandbox,
-        _: NegotiateBody,
-        _: &(dyn Fn(Told) + Send + Sync),
-    ) -> Result<MoveReport, Failure> {
-        Err(Failure::new(FailureCode::Unsupported, "nothing is argued about in this operator's own process"))
-    }
-}
-
 /// A negotiation that is to be held.
 struct Order {
     call: CallKey,
     inputs_hash: B256,
     /// What its runs' names begin with.
     run: String,
+    /// What its sandboxes' names begin with, where the call's are not all its own.
+    scope: Option<String>,
     /// A former life began it.
     resumed: bool,
     owner: Address,
@@ -111,6 +85,8 @@ pub(crate) struct NegotiationOrder {
     pub(crate) inputs_hash: B256,
     /// What its runs' names begin with.
     pub(crate) run: String,
+    /// What its sandboxes' names begin with, where the call may hold others at the same time.
+    pub(crate) scope: Option<String>,
     /// A former life began it.
     pub(crate) resumed: bool,
     /// Whose it is.
@@ -126,6 +102,7 @@ pub(super) async fn negotiate(call: JobCall, errand: Errand) -> Result<Work, Unf
         call: call.key,
         inputs_hash: call.inputs_hash,
         run: call.execution.clone(),
+        scope: None,
         resumed: call.resumed,
         owner: call.caller,
         timeout_ms: errand.timeout_ms,
@@ -158,9 +135,10 @@ impl Conductor {
             let message = format!("the sandbox is {}", parent.phase.name());
             return Err(Failure::new(FailureCode::SandboxLost, message).into());
         }
-        let NegotiationOrder { call, inputs_hash, run, resumed, owner, timeout_ms } = asked;
+        let NegotiationOrder { call, inputs_hash, run, scope, resumed, owner, timeout_ms } = asked;
         let (provider, model, until) = (errand.provider, errand.model, begun + Duration::from_millis(timeout_ms));
-        let order = Order { call, inputs_hash, run, resumed, owner, parent, negotiation, provider, model, until };
+        let order =
+            Order { call, inputs_hash, run, scope, resumed, owner, parent, negotiation, provider, model, until };
         let found = self.conduct(&order).await?;
         Ok(held(&order, &found, begun.elapsed())?)
     }
@@ -210,6 +188,14 @@ impl Order {
     fn place(&self, index: usize) -> MovePlace {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         MovePlace { call: self.call, inputs_hash: self.inputs_hash, index }
+    }
+
+    /// What a move's sandbox is called among the call's.
+    fn child_name(&self, one: &Move) -> String {
+        match &self.scope {
+            Some(scope) => format!("{scope}-{}", one.move_id).to_ascii_lowercase(),
+            None => one.sandbox_name(&self.negotiation.ticker),
+        }
     }
 
     fn body(&self, one: &Move) -> NegotiateBody {
@@ -322,7 +308,8 @@ impl Conductor {
     /// The sandbox of a move: the one there is, or a new one as soon as there is room.
     async fn home(&self, order: &Order, one: &Move) -> Result<Home, Unfinished> {
         let wrong = |error| Failure::new(FailureCode::BadRequest, format!("context_json: {error}"));
-        let wanted = child(&order.parent, order.call, &order.negotiation.ticker, one).map_err(wrong)?;
+        let name = order.child_name(one);
+        let wanted = child(&order.parent, (order.call, &name), &order.negotiation.ticker, one).map_err(wrong)?;
         match self.fleet.create_child(wanted).await {
             Ok(made) => Ok(Home::Made(Box::new(self.fleet.visit(made.id, order.owner).await?))),
             Err(Unfinished::Failed(failure)) if cannot_be_made(failure.code) => Ok(Home::None(failure)),
@@ -417,20 +404,33 @@ impl Conductor {
 
     /// Removes a move's sandbox, where there is one; a warning where it stays for now.
     async fn cleared(&self, order: &Order, one: &Move) -> Option<String> {
-        let name = one.sandbox_name(&order.negotiation.ticker);
-        let clearing = async {
-            for found in self.fleet.children(order.call).await? {
-                if found.lives() && found.child.as_ref().is_some_and(|child| child.to_string() == name) {
-                    self.fleet.delete(found.id, order.owner).await?;
-                }
-            }
-            Ok::<(), Unfinished>(())
-        };
+        let name = order.child_name(one);
+        let clearing = self.remove(order.call, |child| child == name);
         match timeout(NEGOTIATION_CLEAR_TIMEOUT, clearing).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(format!("its sandbox was not removed: {error}")),
             Err(_) => Some("its sandbox was not removed in time; it ends with the call".into()),
         }
+    }
+
+    /// Removes what is left of a negotiation of this scope; what stays is removed with the call.
+    pub(crate) async fn clear(&self, call: CallKey, scope: &str) {
+        let is_its = |child: &str| child.strip_prefix(scope).is_some_and(|rest| rest.starts_with('-'));
+        match timeout(NEGOTIATION_CLEAR_TIMEOUT, self.remove(call, is_its)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%call, %error, "a negotiation's sandboxes are not removed"),
+            Err(_) => tracing::warn!(%call, "a negotiation's sandboxes are not removed yet"),
+        }
+    }
+
+    /// Removes those children of a call whose names are meant.
+    async fn remove(&self, call: CallKey, is_meant: impl Fn(&str) -> bool) -> Result<(), Unfinished> {
+        for found in self.fleet.children(call).await? {
+            if found.lives() && found.child.as_ref().is_some_and(|child| is_meant(&child.to_string())) {
+                self.fleet.delete(found.id, found.owner).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells what is for the negotiation's followers of what is told of a move.

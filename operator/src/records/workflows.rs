@@ -27,7 +27,7 @@ const OPEN_RUNS: &[u8] = b"workflow_open/";
 const FIRINGS: &[u8] = b"workflow_fired/";
 /// Secrets of webhooks.
 pub(super) const SECRETS: &[u8] = b"workflow_secret/";
-/// What the names of runs' own sandboxes begin with.
+/// What the names of runs' own sandboxes are, before their numbers, and those of their negotiations begin with.
 const RUN_CHILD: &str = "run-";
 /// How far events that fire were looked at.
 const WATCHED_KEY: &[u8] = b"workflow_watched";
@@ -107,10 +107,29 @@ impl RunKey {
         format!("{RUN_CHILD}{}", self.number)
     }
 
-    /// The run that a sandbox was made for; of one that was made for something else, nothing.
+    /// Whether a sandbox is its own.
+    pub(crate) fn is_own(self, sandbox: &Sandbox) -> bool {
+        let is_so_called = sandbox.child.as_ref().is_some_and(|name| name.to_string() == self.child_name());
+        sandbox.id.origin == self.workflow && is_so_called
+    }
+
+    /// What the names of sandboxes begin with that a negotiation makes which is an attempt of the run's, of this name.
+    pub(crate) fn scope(self, attempt: &str) -> String {
+        format!("{}-{}", self.child_name(), hex::encode(&keccak256(attempt)[..8]))
+    }
+
+    /// Tells the moves of such a negotiation from others of the workflow; those of a run begin alike.
+    pub(crate) fn moves(self, attempt: &str) -> B256 {
+        let mut place = keccak256(attempt);
+        place[..size_of::<u64>()].copy_from_slice(&self.number.to_be_bytes());
+        place
+    }
+
+    /// The run that a sandbox was made for, its own or one of its steps'; of one that was made for something else, nothing.
     pub(crate) fn of_child(sandbox: &Sandbox) -> Option<Self> {
         let name = sandbox.child.as_ref()?.to_string();
-        Some(Self { workflow: sandbox.id.origin, number: name.strip_prefix(RUN_CHILD)?.parse().ok()? })
+        let number = name.strip_prefix(RUN_CHILD)?.split('-').next()?.parse().ok()?;
+        Some(Self { workflow: sandbox.id.origin, number })
     }
 
     fn bytes(self, kind: &[u8]) -> Vec<u8> {
@@ -260,10 +279,11 @@ impl Records {
         self.tree.contains_key(key.bytes(OPEN_RUNS)).map_err(RecordsError::Read)
     }
 
-    /// Forgets the moves of a negotiation that was a step.
-    pub(crate) async fn forget_moves(&self, workflow: CallKey, inputs_hash: B256) -> Result<(), RecordsError> {
+    /// Forgets the moves of negotiations that were an attempt of a run's, of this name, or any.
+    pub(crate) async fn forget_moves(&self, run: RunKey, attempt: Option<&str>) -> Result<(), RecordsError> {
         let mut write = Write { what: "a negotiation's end", ..Write::default() };
-        self.remove_moves_of(&mut write, &[indexed(&[], workflow).as_slice(), inputs_hash.as_slice()].concat())?;
+        let moves = attempt.map_or_else(|| run.number.to_be_bytes().to_vec(), |attempt| run.moves(attempt).to_vec());
+        self.remove_moves_of(&mut write, &[indexed(&[], run.workflow), moves].concat())?;
         self.writer.write(write).await
     }
 
@@ -333,8 +353,15 @@ fn firing_key(workflow: CallKey, name: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use sandbox_fleet::children::ChildName;
+    use sandbox_fleet::fakes::sandbox;
+    use sandbox_fleet::negotiation::Finished;
+    use sandbox_protocol::agent::negotiation::Move;
+    use sandbox_protocol::limits::MOVE_ID_BYTES_MAX;
     use sandbox_protocol::workflow::Cause;
+    use sandbox_protocol::{Failure, FailureCode, SandboxId};
 
+    use super::super::MovePlace;
     use super::*;
 
     const WORKFLOW: CallKey = CallKey { service: 1, call: 2 };
@@ -373,6 +400,43 @@ mod tests {
         let numbers =
             |before| records.runs(WORKFLOW, before, 9).unwrap().iter().map(|run| run.number).collect::<Vec<_>>();
         assert_eq!((numbers(u64::MAX), numbers(2)), (vec![2, 1], vec![1]));
+    }
+
+    #[tokio::test]
+    async fn moves_of_an_attempt_go_alone_and_those_of_a_run_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let (records, _guard) = Records::open(dir.path()).unwrap();
+        let run = |number| RunKey { workflow: WORKFLOW, number };
+        let one = Move { move_id: "m1".into(), content: "buy".into() };
+        let finished = Finished::failed(&one, Failure::new(FailureCode::Engine, "why"));
+        let place = |number, attempt| MovePlace { call: WORKFLOW, inputs_hash: run(number).moves(attempt), index: 0 };
+        let all = [place(1, "a-1"), place(1, "a-2"), place(1, "b-1"), place(2, "a-1")];
+        for place in all {
+            records.finish_move(place, &finished).await.unwrap();
+        }
+        let left = || all.map(|place| records.finished_move(place).unwrap().is_some());
+        records.forget_moves(run(1), Some("a-1")).await.unwrap();
+        assert_eq!(left(), [false, true, true, true]);
+        records.forget_moves(run(1), None).await.unwrap();
+        assert_eq!(left(), [false, false, false, true]);
+    }
+
+    #[test]
+    fn a_sandbox_is_its_runs_whether_its_own_or_one_of_its_negotiations() {
+        let run = |number| RunKey { workflow: WORKFLOW, number };
+        let child = |name: &str| Sandbox {
+            id: SandboxId { origin: WORKFLOW, slot: 3 },
+            child: Some(ChildName::parse(name).unwrap()),
+            ..sandbox(1)
+        };
+        let scope = run(12).scope("wf-1-2-12-a-1");
+        assert_ne!(scope, run(12).scope("wf-1-2-12-a-2"));
+        assert_eq!(RunKey::of_child(&child(&run(12).child_name())), Some(run(12)));
+        assert_eq!(RunKey::of_child(&child(&format!("{scope}-m1"))), Some(run(12)));
+        assert!(run(12).is_own(&child("run-12")) && !run(12).is_own(&child(&format!("{scope}-m1"))));
+        assert_eq!(RunKey::of_child(&child("negotiate-abc-m1")), None);
+        let longest = RunKey { number: u64::MAX, ..run(0) }.scope("a") + "-" + &"m".repeat(MOVE_ID_BYTES_MAX);
+        assert!(ChildName::parse(&longest).is_ok());
     }
 
     #[tokio::test]

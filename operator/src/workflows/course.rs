@@ -163,7 +163,7 @@ impl Shared {
             return Ok(());
         }
         let children = self.parts.executor.fleet.children(key.workflow).await.map_err(|_| Halt::Stopping)?;
-        let lives = children.iter().any(|child| child.lives() && RunKey::of_child(child) == Some(key));
+        let lives = children.iter().any(|child| child.lives() && key.is_own(child));
         if lives { Ok(()) } else { Err(Halt::Failed("the run's sandbox is gone".into())) }
     }
 
@@ -179,8 +179,9 @@ impl Shared {
         }
     }
 
-    /// Has nothing left of a run's own sandbox.
+    /// Has nothing left of a run's own sandbox, or of what its negotiations made.
     async fn clear(&self, key: RunKey) {
+        self.forget_moves(key, None).await;
         let fleet = &self.parts.executor.fleet;
         let clearing = async {
             for child in fleet.children(key.workflow).await? {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use alloy::primitives::{Address, keccak256};
+use alloy::primitives::Address;
 use sandbox_fleet::Unfinished;
 use sandbox_fleet::ports::Turns;
 use sandbox_fleet::request::{Command, Errand, SnapshotWish};
 use sandbox_fleet::workflow::{Action, Start, StepResult, step_key};
 use sandbox_protocol::files::{FilePath, FilesQuery as _, ReadQuery};
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
+use tokio::runtime::Handle;
 
 use super::Shared;
 use super::course::Course;
@@ -35,11 +36,18 @@ impl Shared {
         let ended = match start.action {
             Action::Exec(_) => self.parts.executor.end_command(&errand, sandbox).await,
             Action::Agent { .. } => self.parts.executor.end_run(&errand, sandbox).await,
-            // They end with the process that conducts them.
+            // They end with the process that conducts them, and what they made goes with the run.
             Action::Snapshot(_) | Action::Negotiation(_) => Ok(()),
         };
         if let Err(error) = ended {
             tracing::info!(%sandbox, %error, "nothing of a step is left to end");
+        }
+    }
+
+    /// Forgets the moves of a run's negotiations, or of one of them.
+    pub(super) async fn forget_moves(&self, run: RunKey, attempt: Option<&str>) {
+        if let Err(error) = self.parts.records.forget_moves(run, attempt).await {
+            tracing::warn!(workflow = %run.workflow, error = %crate::error_chain(&error), "moves of a negotiation stay");
         }
     }
 }
@@ -100,20 +108,56 @@ impl Doing {
     }
 
     async fn negotiate(&self, errand: Errand, timeout_ms: u64) -> Result<StepResult, Unfinished> {
-        let parts = &self.shared.parts;
         let order = NegotiationOrder {
             call: self.key.workflow,
-            inputs_hash: keccak256(&self.name),
+            inputs_hash: self.key.moves(&self.name),
             run: self.name.clone(),
+            scope: Some(self.key.scope(&self.name)),
             resumed: self.resumed,
             owner: self.owner,
             timeout_ms,
         };
-        let response = parts.conductor.negotiate(order, errand).await?;
-        if let Err(error) = parts.records.forget_moves(self.key.workflow, keccak256(&self.name)).await {
-            tracing::warn!(error = %crate::error_chain(&error), "moves of a negotiation stay");
+        let made = Made::of(self.shared.clone(), self.key, &self.name);
+        match self.shared.parts.conductor.negotiate(order, errand).await {
+            Ok(response) => Ok(StepResult::negotiation(response)),
+            Err(Unfinished::Stopping) => {
+                made.keep();
+                Err(Unfinished::Stopping)
+            }
+            Err(failed) => Err(failed),
         }
-        Ok(StepResult::negotiation(response))
+    }
+}
+
+/// What an attempt at a negotiation makes: sandboxes, and records of its moves. Dropped, nothing of it stays, however it ended.
+pub(super) struct Made {
+    shared: Arc<Shared>,
+    key: RunKey,
+    name: String,
+    is_kept: bool,
+}
+
+impl Made {
+    /// What the attempt of that name makes.
+    pub(super) fn of(shared: Arc<Shared>, key: RunKey, name: &str) -> Self {
+        Self { shared, key, name: name.to_owned(), is_kept: false }
+    }
+
+    /// The next life goes on with it.
+    fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // When the process itself ends its next life goes on with it, too.
+        let Some(handle) = Handle::try_current().ok().filter(|_| !self.is_kept) else { return };
+        let (shared, key, name) = (self.shared.clone(), self.key, std::mem::take(&mut self.name));
+        drop(handle.spawn(async move {
+            shared.parts.conductor.clear(key.workflow, &key.scope(&name)).await;
+            shared.forget_moves(key, Some(&name)).await;
+        }));
     }
 }
 

@@ -5,21 +5,26 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy::transports::mock::Asserter;
 use sandbox_fleet::Keeper;
 use sandbox_fleet::admission::Capacity;
+use sandbox_fleet::children::{ChildName, ChildOrder};
 use sandbox_fleet::fakes::{FakeAgents, FakeWorld, OWNER, sandbox};
+use sandbox_fleet::negotiation::Finished;
 use sandbox_fleet::request::Resources;
+use sandbox_protocol::agent::negotiation::Move;
 use sandbox_protocol::workflow::{RunBody, RunQuery};
+use sandbox_protocol::{Failure, FailureCode};
 use sandbox_sdk::Account;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::steps::Made;
 use super::table::{Moment, Row};
 use super::*;
 use crate::chain::mocked;
 use crate::config::KeystoreConfig;
 use crate::failpoint::Failpoint;
 use crate::jobs::NotHere;
-use crate::records::{RecordsGuard, RunKey, WorkflowText};
+use crate::records::{MovePlace, RecordsGuard, RunKey, WorkflowText};
 use crate::stories::Stories;
 
 const KEY: CallKey = CallKey { service: 7, call: 20 };
@@ -65,12 +70,17 @@ struct Yard {
     workflows: Workflows,
     records: Records,
     world: Arc<FakeWorld>,
+    agents: Arc<FakeAgents>,
     looks: watch::Sender<Look>,
     _kept: (RecordsGuard, AbortOnDropHandle<()>),
 }
 
 impl Yard {
     async fn new(dir: &TempDir) -> Self {
+        Self::with(dir, FakeAgents::default()).await
+    }
+
+    async fn with(dir: &TempDir, agents: FakeAgents) -> Self {
         let (records, guard) = Records::open(dir.path()).unwrap();
         let world = Arc::new(FakeWorld::default());
         let resources = Resources { cpu_cores: 100, memory_mb: 1_000_000, disk_gb: 1_000 };
@@ -78,18 +88,18 @@ impl Yard {
         let (keeper, fleet) = Keeper::new(capacity, world.ports());
         let keeping = AbortOnDropHandle::new(tokio::spawn(keeper.run(Vec::new(), CancellationToken::new())));
         fleet.create(sandbox(1)).await.unwrap();
-        let (key, agents) = (PrivateKeySigner::random(), Arc::new(FakeAgents::default()));
+        let (key, agents) = (PrivateKeySigner::random(), Arc::new(agents));
         let chain = mocked::chain(&Asserter::new()).await;
         let (looks, looked) = watch::channel(Look::now(BLOCK));
         let sender =
             Sender::start(Account::new(chain.clone(), key.clone()), dir.path().join("lock"), Failpoint::default());
         let executor = Executor { fleet: fleet.clone(), sidecars: world.clone(), agents: agents.clone() };
         let (stories, in_process) = (Stories::default(), Arc::new(NotHere));
-        let conductor = Conductor { fleet, agents, records: records.clone(), stories, in_process };
+        let conductor = Conductor { fleet, agents: agents.clone(), records: records.clone(), stories, in_process };
         let sight = Sight { looks: looked, sender };
         let workflows = of_nobody((&chain, &records, &key), (executor, conductor, world.clone()), sight);
         workflows.0.in_step.send_replace(true);
-        Self { workflows, records, world, looks, _kept: (guard, keeping) }
+        Self { workflows, records, world, agents, looks, _kept: (guard, keeping) }
     }
 
     /// Has a workflow as the chain would, with this text and trigger.
@@ -113,6 +123,17 @@ impl Yard {
         let known = self.records.workflow_standing(KEY).unwrap();
         let standing = row.standing(known, Moment { now_s: now_s() - 10, block: BLOCK, handover_s: 0 });
         self.workflows.0.table().enter(KEY, row, standing, now_s() - 10);
+    }
+
+    /// Sandboxes that runs or their steps have.
+    fn children(&self) -> usize {
+        self.world.containers().into_iter().filter(|id| id.origin == KEY).count()
+    }
+
+    async fn until(&self, there: impl Fn(&Self) -> bool) {
+        while !there(self) {
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn ended(&self, number: u64) -> RunBody {
@@ -212,6 +233,63 @@ async fn what_is_queued_runs_after_the_others_and_a_workflow_that_is_over_runs_n
     }
     yard.workflows.cancel(KEY).await;
     assert!(matches!(yard.workflows.show(KEY, OWNER), Err(WorkflowError::Unknown)));
+}
+
+/// A workflow that has one move argued about.
+fn negotiation() -> serde_json::Value {
+    let context = json!({"ticker": "ABC", "moves": [{"move_id": "m1", "content": "buy"}], "max_rounds": 1});
+    json!({"sandbox_id": "sbx-7-1-0", "steps": [{"id": "argue", "kind": "negotiation", "with": {"context": context}}]})
+}
+
+#[tokio::test]
+async fn runs_that_argue_about_the_same_move_at_a_time_do_so_in_sandboxes_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let yard = Yard::with(&dir, FakeAgents::slow()).await;
+    yard.have(&negotiation(), "", ("manual", r#"{"overlap":"allow"}"#)).await;
+    for call in 1..=2 {
+        yard.workflows.trigger(KEY, call).await.unwrap();
+    }
+    yard.until(|yard| yard.agents.begun().len() == 2).await;
+    assert_eq!(yard.children(), 2);
+    yard.agents.let_end(1);
+    yard.until(|yard| yard.children() == 1).await;
+    yard.agents.let_end(1);
+    for number in 1..=2 {
+        let body = yard.ended(number).await;
+        assert_eq!(body.run.status, RunStatus::Succeeded, "{body:?}");
+    }
+    yard.until(|yard| yard.children() == 0).await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_given_up_leaves_no_sandbox_of_a_negotiation() {
+    let dir = tempfile::tempdir().unwrap();
+    let yard = Yard::with(&dir, FakeAgents::slow()).await;
+    yard.have(&negotiation(), "", ("manual", "")).await;
+    yard.workflows.trigger(KEY, 1).await.unwrap();
+    yard.until(|yard| yard.agents.begun().len() == 1).await;
+    yard.workflows.cancel(KEY).await;
+    yard.until(|yard| yard.children() == 0 && !yard.agents.cancelled().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_negotiation_that_is_broken_off_leaves_nothing_and_takes_nothing_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let yard = Yard::new(&dir).await;
+    let (shared, key) = (yard.workflows.0.clone(), RunKey { workflow: KEY, number: 1 });
+    let one = Move { move_id: "m1".into(), content: "buy".into() };
+    let finished = Finished::failed(&one, Failure::new(FailureCode::Engine, "why"));
+    let place = |attempt| MovePlace { call: KEY, inputs_hash: key.moves(attempt), index: 0 };
+    for attempt in ["argue-1", "argue-11"] {
+        let name = ChildName::parse(&format!("{}-m1", key.scope(attempt))).unwrap();
+        let order = ChildOrder { parent: KEY, name, owner: OWNER, spec: sandbox(1).spec, expires_at_block: None };
+        shared.parts.conductor.fleet.create_child(order).await.unwrap();
+        yard.records.finish_move(place(attempt), &finished).await.unwrap();
+    }
+    let is_kept = |yard: &Yard, attempt| yard.records.finished_move(place(attempt)).unwrap().is_some();
+    drop(Made::of(shared, key, "argue-1"));
+    yard.until(|yard| yard.children() == 1 && !is_kept(yard, "argue-1")).await;
+    assert!(is_kept(&yard, "argue-11"));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sandbox_protocol::limits::{
+    BATCH_ENDPOINTS_MAX, BATCH_PART_BYTES_MAX, BATCH_REPORT_BYTES_MAX, BATCH_REPORT_PARTS_MAX, BATCH_SANDBOXES_MAX,
     EVENT_HEARTBEAT_S, EXEC_OUTPUT_BYTES_MAX, PROMPT_TIMEOUT_MS_MAX, PTY_WINDOW_BYTES, RUN_BODY_BYTES_MAX,
     SIGNATURE_LIFETIME_S_MAX, TASK_TIMEOUT_MS_DEFAULT, TASK_TIMEOUT_MS_MAX, WAIT_S_MAX, WORKFLOW_OUTPUT_BYTES_MAX,
     WORKFLOW_STEPS_MAX,
@@ -60,8 +61,25 @@ pub const BATCH_TASK_ANSWER_S: u64 = 3_660;
 pub const BATCH_WATCH_PAUSE: Duration = Duration::from_secs(2);
 /// Parts of a batch, or rows of its sandboxes, that are asked for at the same time.
 pub const BATCH_ASKED_MAX: usize = 16;
-/// Body of an answer: both streams of a command as hex, twice (as bytes and readable), and the rest.
-pub const ANSWER_BODY_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX + 1024 * 1024;
+/// Bytes of JSON that one of a text may take: `\u0001`.
+pub const JSON_BYTES_PER_BYTE_MAX: usize = 6;
+/// An item of a batch without what it wrote: ids, states and numbers, in words of the ABI or as JSON.
+pub const BATCH_ITEM_REST_BYTES_MAX: usize = 1024;
+/// Body of an operator's report of a batch: what its items wrote, half as much again for what most of them answered, the items
+/// themselves, and the rest.
+pub const BATCH_REPORT_BODY_BYTES_MAX: usize = JSON_BYTES_PER_BYTE_MAX * (BATCH_REPORT_BYTES_MAX * 3 / 2)
+    + BATCH_REPORT_PARTS_MAX * BATCH_SANDBOXES_MAX as usize * BATCH_ITEM_REST_BYTES_MAX
+    + 1024 * 1024;
+/// Answer to a command: both streams as hex, twice (as bytes and readable).
+const EXEC_ANSWER_BYTES_MAX: usize = 2 * 2 * 2 * EXEC_OUTPUT_BYTES_MAX;
+/// Answer to a batch of commands or tasks: all that an operator's items wrote as hex, and readable.
+const BATCH_ANSWER_BYTES_MAX: usize =
+    (2 + JSON_BYTES_PER_BYTE_MAX) * (BATCH_PART_BYTES_MAX + BATCH_ENDPOINTS_MAX * BATCH_ITEM_REST_BYTES_MAX);
+/// Answer to a job 23: a report as hex, and as a text of JSON, in which nothing but quotes and backslashes is written longer.
+const BATCH_COLLECT_ANSWER_BYTES_MAX: usize = (2 + 2) * BATCH_REPORT_BODY_BYTES_MAX;
+/// Body of an answer: the longest, and the rest.
+pub const ANSWER_BODY_BYTES_MAX: usize =
+    larger(EXEC_ANSWER_BYTES_MAX, larger(BATCH_ANSWER_BYTES_MAX, BATCH_COLLECT_ANSWER_BYTES_MAX)) + 1024 * 1024;
 /// Time for an operator to answer a question about sandboxes, calls or tokens.
 pub const API_WITHIN: Duration = Duration::from_secs(30);
 /// Time for an operator to do something to a sandbox, or to say that it goes on by itself.
@@ -133,6 +151,10 @@ pub const QUOTE_BODY_BYTES_MAX: usize = 16 * 1024;
 /// Entries of a page of the contract's lists; its own bound is not lower.
 pub const PAGE_ENTRIES_MAX: u64 = 100;
 
+const fn larger(one: usize, other: usize) -> usize {
+    if one > other { one } else { other }
+}
+
 const _: () = assert!(QUOTE_SPREAD_S_MAX < QUOTE_AGE_S_MAX);
 const _: () = assert!(PROOF_LIFETIME_S > WAIT_S_MAX && PROOF_LIFETIME_S < SIGNATURE_LIFETIME_S_MAX);
 
@@ -141,7 +163,157 @@ pub const DEV_BLOCKS_AT_ONCE_MAX: u64 = 100;
 
 #[cfg(test)]
 mod tests {
+    use alloy::primitives::{Address, B256, Signature, U256};
+    use alloy::sol_types::SolValue as _;
+    use sandbox_protocol::abi::{
+        BatchCollectResponse, BatchExecResponse, BatchTaskResponse, ExecResponse, TaskResponse,
+    };
+    use sandbox_protocol::batch::{
+        Aggregation, BatchReport, BatchStatus, ItemExec, ItemReport, ItemState, ItemTask, Majority, OtherPart,
+        PartReport, share,
+    };
+    use sandbox_protocol::exec::ByteText;
+    use sandbox_protocol::http::{AnswerBody, CallBody, CallStatus, response_json};
+    use sandbox_protocol::limits::RUN_ID_BYTES_MAX;
+    use sandbox_protocol::receipt::{SandboxReceipt, SignedReceipt};
+    use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome, SandboxId};
+
     use super::*;
+
+    /// What JSON writes longest.
+    const LONG: &str = "\u{1}";
+
+    /// A response as an operator sends it.
+    fn sent(job: Job, response: &[u8]) -> usize {
+        let receipt = SandboxReceipt {
+            operator: Address::repeat_byte(0xff),
+            service: u64::MAX,
+            call: u64::MAX,
+            job: job.id(),
+            caller: Address::repeat_byte(0xff),
+            inputs_hash: B256::repeat_byte(0xff),
+            response_hash: B256::repeat_byte(0xff),
+            outcome: 0,
+            detail: U256::MAX,
+            failure: String::new(),
+            runtime: "runsc".into(),
+            image_digest: "sha256:".to_owned() + &"f".repeat(64),
+            started_block: u64::MAX,
+            ended_block: u64::MAX,
+            duration_ms: u64::MAX,
+        };
+        let answer = AnswerBody {
+            outcome: Outcome::Done,
+            failure: None,
+            response: response.to_vec().into(),
+            response_json: response_json(job, None, response).unwrap(),
+            receipt: SignedReceipt {
+                chain_id: u64::MAX,
+                core: Address::repeat_byte(0xff),
+                receipt,
+                signature: Signature::test_signature(),
+            },
+            transaction: Some(B256::repeat_byte(0xff)),
+        };
+        let (service, call, status) = (u64::MAX, u64::MAX, CallStatus::Settled);
+        let body = CallBody { service, call, job: job.id(), status, run: None, answer: Some(answer) };
+        serde_json::to_vec(&body).unwrap().len()
+    }
+
+    #[test]
+    fn answers_of_as_many_items_as_there_may_be_that_wrote_all_they_may_are_read() {
+        let each = share(BATCH_PART_BYTES_MAX, BATCH_ENDPOINTS_MAX);
+        let batch_id = "b".repeat(64);
+        let (succeeded, failed) = (u32::MAX, u32::MAX);
+        let stream = || vec![1; each].into();
+        let result = ExecResponse {
+            exit_code: i32::MIN,
+            stdout: stream(),
+            stderr: stream(),
+            truncated: true,
+            duration_ms: u64::MAX,
+        };
+        let results = vec![result; BATCH_ENDPOINTS_MAX];
+        let exec = BatchExecResponse { batch_id: batch_id.clone(), results, succeeded, failed };
+        assert!(sent(Job::BatchExec, &exec.abi_encode()) <= BATCH_ANSWER_BYTES_MAX);
+        let id = "i".repeat(RUN_ID_BYTES_MAX);
+        let result = TaskResponse {
+            success: true,
+            result: LONG.repeat(each),
+            error: LONG.repeat(each),
+            trace_id: id.clone(),
+            turns_used: u32::MAX,
+            duration_ms: u64::MAX,
+            input_tokens: u32::MAX,
+            output_tokens: u32::MAX,
+            session_id: id,
+        };
+        let results = vec![result; BATCH_ENDPOINTS_MAX];
+        let task = BatchTaskResponse { batch_id, results, succeeded, failed };
+        let length = sent(Job::BatchTask, &task.abi_encode());
+        assert!(length <= BATCH_ANSWER_BYTES_MAX && length > EXEC_ANSWER_BYTES_MAX, "{length}");
+    }
+
+    /// A report of so many parts with so many items each, each of which wrote as much as is told.
+    fn report(parts: usize, items: u32) -> BatchReport {
+        let each = share(BATCH_REPORT_BYTES_MAX, parts * items as usize);
+        let id = "i".repeat(RUN_ID_BYTES_MAX);
+        let task = ItemTask {
+            success: false,
+            result: LONG.repeat(each),
+            error: LONG.repeat(each),
+            trace_id: id.clone(),
+            turns_used: u32::MAX,
+            duration_ms: u64::MAX,
+            input_tokens: u32::MAX,
+            output_tokens: u32::MAX,
+            session_id: id,
+        };
+        let item = |index| ItemReport {
+            index,
+            sandbox: Some(SandboxId { origin: CallKey { service: u64::MAX, call: u64::MAX }, slot: u8::MAX }),
+            state: ItemState::Succeeded,
+            failure: Some(Failure::new(FailureCode::ResourcesOutOfRange, "the task ran into a limit of its own")),
+            exec: Some(ItemExec { stdout: ByteText::default(), ..ItemExec::default() }),
+            task: Some(task.clone()),
+        };
+        let majority = Majority { answer: LONG.repeat(each), items: (0..items).collect(), of: items, tied: false };
+        let part = PartReport {
+            call: u64::MAX,
+            job: Job::BatchTask.id(),
+            operator: Address::repeat_byte(0xff),
+            aggregation: Some(Aggregation::Majority),
+            is_over: true,
+            items: (0..items).map(item).collect(),
+            left_out: 0,
+            majority: Some(majority),
+            kept_until_ms: Some(u64::MAX),
+        };
+        let head = PartReport { items: Vec::new(), left_out: items, majority: None, ..part.clone() };
+        let other = OtherPart {
+            call: u64::MAX,
+            operator: Address::repeat_byte(0xff),
+            outcome: Some(Outcome::Operator),
+            is_silent: false,
+        };
+        let batch_id = "b".repeat(64).parse().unwrap();
+        let parts = vec![part; parts].into_iter().chain(vec![head; 256]).collect();
+        let others = vec![other; BATCH_REPORT_PARTS_MAX * SERVICE_OPERATORS_MAX as usize];
+        BatchReport { batch_id, service: u64::MAX, status: BatchStatus::Running, parts, others }
+    }
+
+    #[test]
+    fn a_report_of_as_much_as_is_told_is_read_by_itself_and_in_an_answer() {
+        for (parts, items) in [(1, 1), (1, 128), (BATCH_REPORT_PARTS_MAX, 1), (BATCH_REPORT_PARTS_MAX, 128)] {
+            let report = report(parts, items);
+            let results_json = serde_json::to_string(&report).unwrap();
+            assert!(results_json.len() <= BATCH_REPORT_BODY_BYTES_MAX, "{parts} {items}: {}", results_json.len());
+            let batch_id = report.batch_id.to_string();
+            let response = BatchCollectResponse { batch_id, status: "running".into(), results_json };
+            let length = sent(Job::BatchCollect, &response.abi_encode());
+            assert!(length <= BATCH_COLLECT_ANSWER_BYTES_MAX, "{parts} {items}: {length}");
+        }
+    }
 
     #[test]
     fn the_contract_takes_as_many_operators() {

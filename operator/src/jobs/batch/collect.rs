@@ -1,18 +1,26 @@
 //! Job 23, and what the API shows of batches: this operator's own parts from its records, the others' as the chain tells of them.
 
+use std::collections::BTreeMap;
+
 use alloy::primitives::Address;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use sandbox_fleet::Unfinished;
 use sandbox_protocol::abi::{BatchCollectRequest, BatchCollectResponse};
-use sandbox_protocol::batch::{BatchId, BatchReport, BatchStatus, ItemReport, ItemState, OtherPart, PartReport};
+use sandbox_protocol::batch::{BatchId, BatchReport, BatchStatus, ItemReport, ItemState, OtherPart, PartReport, share};
+use sandbox_protocol::limits::{BATCH_REPORT_BYTES_MAX, BATCH_REPORT_PARTS_MAX};
 use sandbox_protocol::{CallKey, Failure, FailureCode, Job, Outcome};
 use sandbox_sdk::Chain;
 use sandbox_sdk::chain::ReadError;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::Part;
 use tokio::sync::watch;
 
+use super::cut::{cut, cut_words};
 use super::{bad, bare, stopping};
 use crate::chain::until_answered;
 use crate::jobs::{JobCall, Work};
+use crate::limits::BATCH_LOOKUPS_MAX;
 use crate::records::{CallRecord, PartRecord, Records, RecordsError};
 
 /// Tells of batches. Clones tell the same.
@@ -76,44 +84,66 @@ impl Collector {
         Ok(report(wanted, own, others))
     }
 
+    /// This operator's parts: the newest item by item, of those before them no items.
     fn own(&self, wanted: &Wanted) -> Result<Vec<PartReport>, RecordsError> {
         let parts = self.records.parts_of(wanted.owner, wanted.service, &wanted.batch)?;
-        parts.iter().map(|part| self.part(part)).collect()
+        let (before, told) = parts.split_at(parts.len().saturating_sub(BATCH_REPORT_PARTS_MAX));
+        let text_bytes_max = share(BATCH_REPORT_BYTES_MAX, told.iter().map(|part| part.items.len()).sum());
+        let before = before.iter().map(|part| self.without_items(part));
+        before.chain(told.iter().map(|part| self.part(part, text_bytes_max))).collect()
     }
 
-    fn part(&self, part: &PartRecord) -> Result<PartReport, RecordsError> {
-        let known = self.records.part_items(part)?;
+    /// A part without its items.
+    fn without_items(&self, part: &PartRecord) -> Result<PartReport, RecordsError> {
         let call = self.records.call(part.call)?;
-        let is_given_up = part.end.is_none() && call.as_ref().is_none_or(CallRecord::is_over);
-        let items = part.items.iter().map(|item| {
-            let found = known.iter().find(|known| known.index == item.index).cloned();
-            // The slots of a create are begun together.
-            let begun = if part.job == Job::BatchCreate.id() { ItemState::Running } else { ItemState::Waiting };
-            let found = found.unwrap_or_else(|| bare(item.index, item.sandbox, begun));
-            if is_given_up { given_up(found) } else { found }
-        });
         Ok(PartReport {
             call: part.call.call,
             job: part.job,
             operator: self.me,
             aggregation: part.aggregation,
-            is_over: part.end.is_some() || is_given_up,
-            items: items.collect(),
-            majority: part.end.as_ref().and_then(|end| end.majority.clone()),
+            is_over: part.end.is_some() || call.as_ref().is_none_or(CallRecord::is_over),
+            items: Vec::new(),
+            left_out: u32::try_from(part.items.len()).unwrap_or(u32::MAX),
+            majority: None,
             kept_until_ms: part.end.as_ref().map(|end| end.kept_until_ms),
         })
     }
 
-    async fn others(&self, service: u64, own: &[PartReport]) -> Result<Vec<OtherPart>, ReadError> {
-        let mut others = Vec::new();
-        for call in own.iter().map(|part| part.call) {
-            let key = CallKey { service, call };
-            let Some(assignment) = self.chain.assignment(key).await? else { continue };
-            let is_late = *self.head.borrow() > assignment.deadlineBlock;
-            let parts = self.chain.parts(key).await?;
-            others.extend(parts.iter().filter(|part| part.operator != self.me).map(|part| other(call, part, is_late)));
+    /// A part with its items, whose texts are cut to so many bytes each.
+    fn part(&self, part: &PartRecord, text_bytes_max: usize) -> Result<PartReport, RecordsError> {
+        let empty = self.without_items(part)?;
+        let is_given_up = empty.is_over && part.end.is_none();
+        let mut known: BTreeMap<u32, ItemReport> =
+            self.records.part_items(part)?.into_iter().map(|item| (item.index, item)).collect();
+        let items = part.items.iter().map(|item| {
+            // The slots of a create are begun together.
+            let begun = if part.job == Job::BatchCreate.id() { ItemState::Running } else { ItemState::Waiting };
+            let found = known.remove(&item.index).unwrap_or_else(|| bare(item.index, item.sandbox, begun));
+            cut(if is_given_up { given_up(found) } else { found }, text_bytes_max)
+        });
+        let items = items.collect();
+        let mut majority = part.end.as_ref().and_then(|end| end.majority.clone());
+        if let Some(majority) = &mut majority {
+            cut_words(&mut majority.answer, text_bytes_max);
         }
-        Ok(others)
+        Ok(PartReport { items, left_out: 0, majority, ..empty })
+    }
+
+    /// The parts of others in the calls that are told item by item.
+    async fn others(&self, service: u64, own: &[PartReport]) -> Result<Vec<OtherPart>, ReadError> {
+        let told = &own[own.len().saturating_sub(BATCH_REPORT_PARTS_MAX)..];
+        let calls: Vec<BoxFuture<'_, _>> =
+            told.iter().map(|part| self.others_of(CallKey { service, call: part.call }).boxed()).collect();
+        let others: Vec<_> = stream::iter(calls).buffered(BATCH_LOOKUPS_MAX).try_collect().await?;
+        Ok(others.into_iter().flatten().collect())
+    }
+
+    async fn others_of(&self, key: CallKey) -> Result<Vec<OtherPart>, ReadError> {
+        let Some(assignment) = self.chain.assignment(key).await? else { return Ok(Vec::new()) };
+        let is_late = *self.head.borrow() > assignment.deadlineBlock;
+        let parts = self.chain.parts(key).await?;
+        let others = parts.iter().filter(|part| part.operator != self.me);
+        Ok(others.map(|part| other(key.call, part, is_late)).collect())
     }
 }
 

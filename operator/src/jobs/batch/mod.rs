@@ -3,9 +3,11 @@
 //! | module | what it is |
 //! |---|---|
 //! | `create` | slots made side by side, those that fail for a passing reason once more |
+//! | `cut` | how much is kept of what items wrote |
 //! | `divide` | whose the endpoints of a call are |
 //! | `round` | tasks and commands, carried out so many at a time, until all have ended or one is enough |
 //! | `run` | jobs 21 and 22 around a round: requests in, responses out |
+//! | `siblings` | the other calls of a batch that is paid by quotes |
 //! | `collect` | what is known of a batch, here and on the chain |
 //!
 //! What came of an item is on disk before anything depends on it, so another life of the operator's repeats none that has
@@ -13,9 +15,11 @@
 
 mod collect;
 mod create;
+mod cut;
 mod divide;
 mod round;
 mod run;
+mod siblings;
 
 use sandbox_fleet::Unfinished;
 use sandbox_protocol::agent::event::Told;

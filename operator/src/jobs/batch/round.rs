@@ -5,18 +5,19 @@
 
 use std::pin::pin;
 
-use futures::future::FutureExt as _;
+use futures::future::{FutureExt as _, join_all};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use sandbox_fleet::Unfinished;
 use sandbox_fleet::batch::{Part, Rest, Upshot};
 use sandbox_fleet::ports::Turns;
 use sandbox_fleet::request::{self, Command};
-use sandbox_protocol::batch::{Aggregation, ItemExec, ItemReport, ItemState, ItemTask};
-use sandbox_protocol::exec::{ByteText, ExecReply};
-use sandbox_protocol::limits::BATCH_ITEM_BYTES_MAX;
+use sandbox_protocol::batch::{Aggregation, ItemExec, ItemReport, ItemState, ItemTask, share};
+use sandbox_protocol::exec::ExecReply;
+use sandbox_protocol::limits::BATCH_PART_BYTES_MAX;
 use sandbox_protocol::{Failure, FailureCode, SandboxId};
 use tokio::time::{Instant, sleep_until};
 
+use super::cut::cut;
 use super::{Ledger, bad, bare, failed};
 use crate::jobs::executor::{Errand, Executor};
 use crate::jobs::{exec, task};
@@ -43,6 +44,18 @@ pub(super) struct Round {
     pub(super) until: Instant,
 }
 
+/// Items that are not waited for any more.
+struct GivenUp {
+    places: Vec<usize>,
+    why: Failure,
+}
+
+impl GivenUp {
+    fn of(places: Vec<usize>, why: fn() -> Failure) -> Option<Self> {
+        (!places.is_empty()).then(|| Self { places, why: why() })
+    }
+}
+
 impl Round {
     /// Carries out what is not at its end, where `known` says how far a former life came. `won_elsewhere` ends when another
     /// operator's part has a success.
@@ -54,9 +67,9 @@ impl Round {
         let (mut items, mut part) = self.where_it_stands(known);
         let (mut won, mut late) = (pin!(won_elsewhere.fuse()), pin!(sleep_until(self.until).fuse()));
         let (mut running, mut is_stopping) = (FuturesUnordered::new(), false);
-        let mut given_up = (part.unneeded(), not_needed());
+        let mut given_up = GivenUp::of(part.unneeded(), not_needed);
         loop {
-            if !given_up.0.is_empty() {
+            if let Some(given_up) = given_up.take() {
                 running.clear();
                 self.give_up(&mut items, &part, given_up).await?;
             }
@@ -71,16 +84,16 @@ impl Round {
                     Ok(item) => {
                         part.ended(place, item.state == ItemState::Succeeded);
                         items[place] = item;
-                        (part.unneeded(), not_needed())
+                        GivenUp::of(part.unneeded(), not_needed)
                     }
                     // It cannot go on in this life, and leaves the others to theirs.
                     Err(_) => {
                         is_stopping = true;
-                        (Vec::new(), not_needed())
+                        None
                     }
                 },
-                () = &mut won => (part.give_up(Rest::WonElsewhere), won_by_another()),
-                () = &mut late => (part.give_up(Rest::Late), too_late()),
+                () = &mut won => GivenUp::of(part.give_up(Rest::WonElsewhere), won_by_another),
+                () = &mut late => GivenUp::of(part.give_up(Rest::Late), too_late),
             };
         }
         if is_stopping { Err(Unfinished::Stopping) } else { Ok((items, part.upshot())) }
@@ -107,8 +120,11 @@ impl Round {
         &self,
         items: &mut [ItemReport],
         part: &Part,
-        (places, why): (Vec<usize>, Failure),
+        GivenUp { places, why }: GivenUp,
     ) -> Result<(), Unfinished> {
+        // What a former life began may not have been attached to yet; on record as ended, nobody would look after it.
+        let begun = places.iter().filter(|place| items[**place].state == ItemState::Running);
+        join_all(begun.map(|place| self.end_begun(&self.ledger.part.items[*place]))).await;
         let mut noted = Vec::with_capacity(places.len());
         for place in places {
             let state = part.state(place).unwrap_or(ItemState::Cancelled);
@@ -117,6 +133,23 @@ impl Round {
             noted.push(item.clone());
         }
         self.ledger.note(&noted).await
+    }
+
+    /// Ends in its sandbox what a former life began.
+    async fn end_begun(&self, item: &PartItem) {
+        let Some(sandbox) = item.sandbox else { return };
+        let errand = self.errand(item, true);
+        let ended = match &self.deed {
+            Deed::Command(_) => self.executor.end_command(&errand, sandbox).await,
+            Deed::Task(_) => self.executor.end_run(&errand, sandbox).await,
+        };
+        if let Err(error) = ended {
+            tracing::info!(call = %self.ledger.part.call, %sandbox, %error, "nothing to end");
+        }
+    }
+
+    fn errand(&self, item: &PartItem, resumed: bool) -> Errand {
+        Errand { owner: self.ledger.part.owner, id: format!("{}-{}", self.execution, item.index), resumed }
     }
 
     /// An item at its end, which is on disk.
@@ -128,6 +161,7 @@ impl Round {
                 Err(Unfinished::Failed(failure)) => failed(item, failure),
                 Err(Unfinished::Stopping) => return Err(Unfinished::Stopping),
             };
+            let ended = cut(ended, share(BATCH_PART_BYTES_MAX, self.ledger.part.items.len()));
             self.ledger.note(std::slice::from_ref(&ended)).await?;
             Ok(ended)
         };
@@ -146,9 +180,7 @@ impl Round {
             // On disk first: what may have begun is not begun a second time.
             self.ledger.note(&[running]).await?;
         }
-        let id = format!("{}-{}", self.execution, item.index);
-        let errand = Errand { owner: self.ledger.part.owner, id, resumed: was_begun };
-        self.deed_done(errand, sandbox, item).await
+        self.deed_done(self.errand(item, was_begun), sandbox, item).await
     }
 
     async fn deed_done(&self, errand: Errand, sandbox: SandboxId, item: &PartItem) -> Result<ItemReport, Unfinished> {
@@ -162,8 +194,8 @@ impl Round {
                 let (response, limit) = task::response(self.executor.run(errand, Turns::Many, asked).await?.0)?;
                 let task = ItemTask {
                     success: response.success,
-                    result: cut_text(response.result),
-                    error: cut_text(response.error),
+                    result: response.result,
+                    error: response.error,
                     trace_id: response.trace_id,
                     turns_used: response.turns_used,
                     duration_ms: response.duration_ms,
@@ -171,7 +203,7 @@ impl Round {
                     output_tokens: response.output_tokens,
                     session_id: response.session_id,
                 };
-                let failure = limit.map(|code| Failure::new(code, task.error.clone()));
+                let failure = limit.map(|code| Failure::new(code, "the task ran into a limit of its own"));
                 Ok(ItemReport {
                     failure,
                     task: Some(task),
@@ -190,23 +222,9 @@ const fn state_of(is_success: bool) -> ItemState {
 fn of_command(item: &PartItem, reply: ExecReply) -> ItemReport {
     let failure = exec::limit(&reply).map(|code| Failure::new(code, "the command ran into a limit of its own"));
     let is_success = reply.exit_code == 0 && failure.is_none();
-    let (stdout, is_long) = cut(reply.stdout);
-    let (stderr, is_longer) = cut(reply.stderr);
-    let truncated = reply.truncated || is_long || is_longer;
-    let exec = ItemExec { exit_code: reply.exit_code, stdout, stderr, truncated, duration_ms: reply.duration_ms };
+    let ExecReply { exit_code, stdout, stderr, truncated, duration_ms, .. } = reply;
+    let exec = ItemExec { exit_code, stdout, stderr, truncated, duration_ms };
     ItemReport { failure, exec: Some(exec), ..bare(item.index, item.sandbox, state_of(is_success)) }
-}
-
-/// As much of it as is kept, and whether there was more.
-fn cut(ByteText(mut bytes): ByteText) -> (ByteText, bool) {
-    let is_long = bytes.len() > BATCH_ITEM_BYTES_MAX;
-    bytes.truncate(BATCH_ITEM_BYTES_MAX);
-    (ByteText(bytes), is_long)
-}
-
-fn cut_text(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(BATCH_ITEM_BYTES_MAX));
-    text
 }
 
 fn not_needed() -> Failure {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::divide::own_items;
 use super::round::{Deed, Round};
+use super::siblings::{InCommon, Siblings};
 use super::{Ledger, bad};
 use crate::jobs::{DeskParts, JobCall, Work, terms};
 use crate::limits::{BATCH_ITEMS_AT_ONCE_MAX, BATCH_WIND_UP};
@@ -103,7 +104,7 @@ async fn carried_out(call: &JobCall, asked: &Asked, deed: Deed) -> Result<(Vec<I
         batch: asked.batch.clone(),
         aggregation: Some(asked.aggregation),
         begun_ms: now_ms(),
-        items: own_items(call, &asked.endpoints).await?,
+        items: own_items(call, &asked.endpoints, until).await?,
         end: None,
     };
     let (ledger, known) = Ledger::begin(call, part).await?;
@@ -116,24 +117,24 @@ async fn carried_out(call: &JobCall, asked: &Asked, deed: Deed) -> Result<(Vec<I
         at_once: if asked.is_parallel { BATCH_ITEMS_AT_ONCE_MAX } else { 1 },
         until,
     };
-    let (items, upshot) = round.play(known, won_elsewhere(call, asked.aggregation)).await?;
+    let (items, upshot) = round.play(known, won_elsewhere(call, asked)).await?;
     round.ledger.end(majority_of(asked.aggregation, &items)).await?;
     Ok((items, upshot))
 }
 
-/// Ends when another operator's part is known to have a success, where one is enough.
-async fn won_elsewhere(call: &JobCall, aggregation: Aggregation) {
-    if aggregation != Aggregation::FirstSuccess {
+/// Ends when another operator's part of the batch is known to have a success, where one is enough.
+async fn won_elsewhere(call: &JobCall, asked: &Asked) {
+    let known = call.parts().records.call(call.key);
+    let (Aggregation::FirstSuccess, Ok(Some(known))) = (asked.aggregation, known) else {
         return pending().await;
-    }
+    };
     let DeskParts { chain, key, head, .. } = call.parts();
-    let mut head = head.clone();
+    let common = InCommon { job: asked.job, caller: call.caller, batch: asked.batch.clone() };
+    let (mut siblings, mut head) = (Siblings::of(call.key, common, known.block), head.clone());
     loop {
-        head.mark_unchanged();
-        match chain.parts(call.key).await {
-            Ok(parts) if has_winner(&parts, key.address()) => return,
-            Ok(_) => {}
-            Err(error) => tracing::debug!(call = %call.key, error = %crate::error_chain(&error), "looked in vain"),
+        let newest = *head.borrow_and_update();
+        if has_winner(&siblings.parts(chain, newest).await, key.address()) {
+            return;
         }
         if head.changed().await.is_err() {
             return pending().await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
+use async_trait::async_trait;
 use sandbox_fleet::Keeper;
 use sandbox_fleet::admission::Capacity;
 use sandbox_fleet::fakes::{FakeAgents, FakeWorld, OWNER, sandbox};
@@ -69,6 +70,7 @@ impl Hall {
             call: CallKey { service: 7, call: 9 },
             inputs_hash: B256::repeat_byte(1),
             run: "call-7-9-01".into(),
+            scope: None,
             resumed: false,
             owner: OWNER,
             parent,
@@ -128,6 +130,31 @@ async fn every_move_has_a_sandbox_of_its_own_and_the_result_has_them_in_order() 
     let parsed: NegotiationResult = serde_json::from_str(&response.result).unwrap();
     assert_eq!(&parsed, found);
     assert_eq!(instance.unwrap().runtime, "fake");
+}
+
+#[tokio::test]
+async fn negotiations_of_one_call_at_a_time_have_sandboxes_of_their_own_by_their_scopes() {
+    let hall = Hall::of(4, FakeAgents::slow()).await;
+    let scoped = async |scope: &str, inputs| {
+        let (scope, run, inputs_hash) = (Some(scope.to_owned()), scope.to_owned(), B256::repeat_byte(inputs));
+        Order { scope, run, inputs_hash, ..hall.order(1, 1).await }
+    };
+    let (first, second) = (scoped("run-1-a", 1).await, scoped("run-2-a", 2).await);
+    let both = hall.until(|hall| hall.agents.begun().len() == 2 && hall.children() == 2);
+    let mut second = std::pin::pin!(hall.conductor.conduct(&second));
+    {
+        let mut first = std::pin::pin!(hall.conductor.conduct(&first));
+        tokio::select! {
+            _ = &mut first => panic!("nobody let it end"),
+            _ = &mut second => panic!("nobody let it end"),
+            () = both => {}
+        }
+        hall.agents.let_end(1);
+        tokio::select! { _ = first => {}, _ = &mut second => panic!("the one that asked first ends first") }
+    }
+    assert_eq!(hall.children(), 1, "the other's sandbox is there still");
+    hall.agents.let_end(1);
+    assert_eq!(second.await.unwrap().0.errors.len(), 0);
 }
 
 #[tokio::test]

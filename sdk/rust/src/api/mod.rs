@@ -23,7 +23,9 @@ use sandbox_protocol::session::{TokenBody, TokensBody};
 use serde::de::DeserializeOwned;
 
 use crate::answers::client::{base_url, http, is_transient};
-use crate::limits::{API_ACT_WITHIN, API_BODY_BYTES_MAX, API_PAGES_MAX, API_WITHIN, SNAPSHOT_WITHIN};
+use crate::limits::{
+    API_ACT_WITHIN, API_BODY_BYTES_MAX, API_PAGES_MAX, API_WITHIN, BATCH_REPORT_BODY_BYTES_MAX, SNAPSHOT_WITHIN,
+};
 
 pub use events::{Events, Heard};
 pub use reqwest::Body as Upload;
@@ -252,7 +254,7 @@ impl Session {
     /// [`ApiError`].
     pub async fn batch(&self, service: u64, id: &BatchId) -> Result<BatchReport, ApiError> {
         let request = self.request(Method::GET, &format!("/v1/services/{service}/batches/{id}"));
-        let report: BatchReport = match self.answer(request).await {
+        let report: BatchReport = match answer_within(&self.url, request, BATCH_REPORT_BODY_BYTES_MAX).await {
             Err(ApiError::Refused { status: 404, .. }) => {
                 let (parts, others) = (Vec::new(), Vec::new());
                 return Ok(BatchReport { batch_id: id.clone(), service, status: BatchStatus::Unknown, parts, others });

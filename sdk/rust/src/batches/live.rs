@@ -121,8 +121,9 @@ mod tests {
     }
 
     fn part(call: u64, operator: u8, is_over: bool) -> PartReport {
-        let (aggregation, items, majority, kept_until_ms) = (None, Vec::new(), None, None);
-        PartReport { call, job: 20, operator: address(operator), aggregation, is_over, items, majority, kept_until_ms }
+        let (job, operator) = (20, address(operator));
+        let (aggregation, items, left_out, majority, kept_until_ms) = (None, Vec::new(), 0, None, None);
+        PartReport { call, job, operator, aggregation, is_over, items, left_out, majority, kept_until_ms }
     }
 
     fn other(call: u64, operator: u8, outcome: Option<Outcome>, is_silent: bool) -> OtherPart {

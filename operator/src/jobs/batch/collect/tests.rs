@@ -3,8 +3,10 @@
 use alloy::primitives::{B256, Bytes};
 use alloy::sol_types::SolValue as _;
 use alloy::transports::mock::Asserter;
-use sandbox_protocol::batch::Aggregation;
+use sandbox_protocol::batch::{Aggregation, ItemExec};
+use sandbox_protocol::exec::ByteText;
 use sandbox_sdk::contracts::IAgentSandboxBlueprint::Assignment;
+use sandbox_sdk::limits::BATCH_REPORT_BODY_BYTES_MAX;
 use tempfile::TempDir;
 
 use super::*;
@@ -128,4 +130,30 @@ async fn items_of_a_call_that_is_over_before_them_have_failed() {
         (BatchStatus::Done, vec![(1, ItemState::Succeeded), (3, ItemState::Failed)])
     );
     assert_eq!(found.parts[0].items[1].failure.as_ref().map(|failure| failure.code), Some(FailureCode::Interrupted));
+}
+
+#[tokio::test]
+async fn a_report_is_so_long_and_says_what_is_left_out() {
+    let office = Office::new().await;
+    let records = &office.collector.records;
+    let exec = |bytes| ItemExec { stdout: ByteText(vec![b'x'; bytes]), ..ItemExec::default() };
+    for call in 5..=4 + BATCH_REPORT_PARTS_MAX as u64 {
+        let items = (0..128).map(|index| PartItem { index, sandbox: None, refused: None }).collect();
+        let part = PartRecord { call: CallKey { call, ..CALL }, items, ..office.part.clone() };
+        let (part, _) = records.begin_part(part).await.unwrap();
+        let item = |(index, bytes)| ItemReport { exec: Some(exec(bytes)), ..bare(index, None, ItemState::Succeeded) };
+        let items: Vec<_> = (0..).zip([8 * 1024; 127].into_iter().chain([1])).map(item).collect();
+        records.put_items(&part, &items).await.unwrap();
+        records.end_part(&part, None).await.unwrap();
+        office.other_has(None);
+    }
+    let found = office.report(OWNER).await;
+    let (before, told) = found.parts.split_first().unwrap();
+    assert_eq!((before.call, before.items.len(), before.left_out, before.is_over), (4, 0, 2, false));
+    assert_eq!(found.status, BatchStatus::Running, "what is left out counts");
+    assert_eq!((told.len(), found.others.len()), (BATCH_REPORT_PARTS_MAX, BATCH_REPORT_PARTS_MAX));
+    let shown = told.iter().flat_map(|part| &part.items).map(|item| item.exec.as_ref().unwrap());
+    assert!(shown.clone().all(|exec| exec.truncated == (exec.stdout.0.len() > 1)));
+    assert!(shown.map(|exec| exec.stdout.0.len()).sum::<usize>() <= BATCH_REPORT_BYTES_MAX);
+    assert!(serde_json::to_vec(&found).unwrap().len() <= BATCH_REPORT_BODY_BYTES_MAX);
 }

@@ -15,7 +15,8 @@ use sandbox_fleet::sandbox::Instance;
 use sandbox_protocol::CallKey;
 use sandbox_protocol::agent::{RunFailure, RunReply};
 use sandbox_protocol::batch::BatchId;
-use sandbox_protocol::exec::{ExecBody, ExecEnd};
+use sandbox_protocol::exec::{ByteText, ExecBody, ExecEnd};
+use sandbox_protocol::limits::{BATCH_ENDPOINTS_MAX, BATCH_ITEM_BYTES_MAX, BATCH_ITEM_TEXTS_MAX};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -253,6 +254,16 @@ async fn another_life_repeats_nothing_that_ended_and_attaches_to_what_runs() {
 }
 
 #[tokio::test]
+async fn another_life_that_needs_no_more_items_ends_those_that_the_former_began() {
+    let arena = Arena::of(3, 3, Aggregation::FirstSuccess).await;
+    let left = [bare(0, None, Succeeded), bare(1, None, ItemState::Running)];
+    arena.round.ledger.note(&left).await.unwrap();
+    assert_eq!(arena.play().await, (vec![Succeeded, Cancelled, Cancelled], Upshot::Done));
+    arena.killed(&[1]).await;
+    assert!(arena.shells.asked().is_empty(), "nothing was begun or attached to");
+}
+
+#[tokio::test]
 async fn what_has_not_ended_in_time_has_failed_and_its_command_is_gone() {
     let arena = Arena::of(4, 2, Aggregation::Majority).await;
     arena.shells.end(0, 0);
@@ -275,8 +286,17 @@ async fn an_item_keeps_so_much_of_what_was_written_and_says_so() {
     let kept: Vec<_> = arena.on_record().into_iter().map(|item| item.exec.unwrap()).collect();
     assert_eq!(kept.iter().map(|exec| exec.stdout.0.len()).collect::<Vec<_>>(), [BATCH_ITEM_BYTES_MAX; 2]);
     assert_eq!(kept.iter().map(|exec| exec.truncated).collect::<Vec<_>>(), [false, true]);
-    assert_eq!(cut_text("ü".repeat(BATCH_ITEM_BYTES_MAX)).len(), BATCH_ITEM_BYTES_MAX);
-    assert_eq!(cut_text(format!("a{}", "ü".repeat(BATCH_ITEM_BYTES_MAX))).len(), BATCH_ITEM_BYTES_MAX - 1);
+}
+
+#[tokio::test]
+async fn as_many_items_as_there_may_be_keep_no_more_together_than_a_part_may() {
+    let arena = Arena::of(BATCH_ENDPOINTS_MAX, 32, Aggregation::All).await;
+    (0..BATCH_ENDPOINTS_MAX).for_each(|place| arena.shells.end(place, 0));
+    arena.play().await;
+    let kept: Vec<_> = arena.on_record().into_iter().map(|item| item.exec.unwrap()).collect();
+    let length: usize = kept.iter().map(|exec| exec.stdout.0.len()).sum();
+    assert!(kept.iter().all(|exec| exec.truncated && exec.stdout.0.len() == kept[0].stdout.0.len()));
+    assert_eq!(length, BATCH_PART_BYTES_MAX / BATCH_ITEM_TEXTS_MAX, "the other half is for what they complain of");
 }
 
 #[tokio::test]

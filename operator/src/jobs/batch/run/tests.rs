@@ -1,7 +1,10 @@
 //! What is answered of a part.
 
-use sandbox_protocol::batch::{ItemExec, ItemTask};
+use sandbox_protocol::batch::{ItemExec, ItemTask, share};
 use sandbox_protocol::exec::ByteText;
+use sandbox_protocol::http::response_json;
+use sandbox_protocol::limits::{BATCH_ENDPOINTS_MAX, BATCH_PART_BYTES_MAX};
+use sandbox_sdk::limits::ANSWER_BODY_BYTES_MAX;
 
 use super::super::bare;
 use super::*;
@@ -39,6 +42,20 @@ fn results_stand_where_their_endpoints_do_and_say_whose_the_others_are() {
         ]
     );
     assert_eq!(counts(&items), (1, 3));
+}
+
+#[test]
+fn the_answer_of_as_many_items_as_there_may_be_is_one_that_customers_read() {
+    let each = share(BATCH_PART_BYTES_MAX, BATCH_ENDPOINTS_MAX);
+    // JSON writes nothing longer.
+    let words = || "\u{1}".repeat(each);
+    let task = ItemTask { result: words(), error: words(), session_id: "s1".into(), ..ItemTask::default() };
+    let item = |index| ItemReport { task: Some(task.clone()), ..bare(index, None, ItemState::Failed) };
+    let items: Vec<_> = (0..).take(BATCH_ENDPOINTS_MAX).map(item).collect();
+    let results = task_results(BATCH_ENDPOINTS_MAX, &items);
+    let response = BatchTaskResponse { batch_id: "b".into(), results, succeeded: 0, failed: 128 }.abi_encode();
+    let readable = response_json(Job::BatchTask, None, &response).unwrap().to_string();
+    assert!(2 * response.len() + readable.len() < ANSWER_BODY_BYTES_MAX);
 }
 
 #[test]

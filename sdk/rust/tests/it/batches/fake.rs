@@ -303,6 +303,7 @@ impl State {
             aggregation: None,
             is_over: true,
             items: (part.firstSlot..part.firstSlot + part.slots).map(item).collect(),
+            left_out: 0,
             majority: None,
             kept_until_ms: None,
         }

@@ -37,6 +37,9 @@ pub(super) fn of_live(live: &LiveBatch) -> String {
         })
     });
     let mut lines = vec![aligned(rows.collect())];
+    for part in live.parts.iter().filter(|part| part.left_out > 0) {
+        lines.push(format!("call {}: {} items of operator {} are not shown", part.call, part.left_out, part.operator));
+    }
     for other in &live.others {
         let standing = match (other.outcome, other.is_silent) {
             (Some(outcome), _) => format!("has answered: {}", word(outcome)),
