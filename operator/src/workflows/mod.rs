@@ -7,9 +7,9 @@
 //! | `text` | what a workflow does, checked |
 //! | `fire` | a firing, written down once, whatever names it |
 //! | `course`, `steps` | a run, from its first step to its end, over however many lives of the process |
-//! | `events` | events that fire |
+//! | `events`, `logs` | events that fire, and the logs that tell of them |
 //! | `report` | firings told to the chain, many at a time |
-//! | `views` | what the API tells |
+//! | `views`, `waiters` | what the API tells, and whom it tells of a run's changes |
 //!
 //! A workflow is fired by the operator that the chain names, and by nobody on an old sight of the chain. What names a firing, an instant
 //! or a delivery, is on disk with the run that it fired, so it fires once.
@@ -17,7 +17,10 @@
 mod course;
 mod error;
 mod events;
+#[cfg(test)]
+mod events_tests;
 mod fire;
+mod logs;
 mod registry;
 mod report;
 mod steps;
@@ -26,6 +29,9 @@ mod table;
 mod tests;
 mod text;
 mod views;
+#[cfg(test)]
+mod views_tests;
+mod waiters;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,13 +48,14 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::table::Table;
+use self::waiters::Waiters;
 use crate::chain::head::Look;
 use crate::chain::key::SealKeys;
 use crate::chain::notices::Notices;
 use crate::chain::sender::Sender;
 use crate::jobs::{Conductor, Executor};
-use crate::limits::WORKFLOW_RUNS_RUNNING_MAX;
-use crate::records::{Records, now_ms};
+use crate::limits::{WORKFLOW_READS_AT_ONCE_MAX, WORKFLOW_RUNS_RUNNING_MAX};
+use crate::records::{Records, RunKey, now_ms};
 
 pub(crate) use self::error::WorkflowError;
 pub(crate) use self::fire::Fired;
@@ -99,6 +106,10 @@ struct Shared {
     places: Semaphore,
     /// Counts what was written of runs.
     changed: watch::Sender<u64>,
+    /// Who waits for a change of one of them.
+    waiters: Waiters,
+    /// Places for reads that take long.
+    reads: Arc<Semaphore>,
     /// Something was fired that the chain is to be told of.
     unreported: Notify,
     /// Whether the table is what the chain says: nothing is fired before.
@@ -116,6 +127,8 @@ impl Workflows {
             ticking: tokio::sync::Mutex::default(),
             places: Semaphore::new(WORKFLOW_RUNS_RUNNING_MAX),
             changed: watch::Sender::new(0),
+            waiters: Waiters::default(),
+            reads: Arc::new(Semaphore::new(WORKFLOW_READS_AT_ONCE_MAX)),
             unreported: Notify::new(),
             in_step: watch::Sender::new(false),
             stop,
@@ -187,8 +200,9 @@ impl Shared {
         self.parts.looks.borrow().block.number.saturating_sub(self.parts.confirmations)
     }
 
-    /// Says that something of a run was written.
-    fn tell_changed(&self) {
+    /// Says that something of this run was written.
+    fn tell_changed(&self, run: RunKey) {
+        self.waiters.tell(run);
         self.changed.send_modify(|changes| *changes += 1);
     }
 }
