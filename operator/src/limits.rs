@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use sandbox_protocol::limits::{
     EXEC_OUTPUT_BYTES_MAX, EXEC_TIMEOUT_MS_MAX, FSP_CUT_BYTES_MAX, FSP_POOL_OVERFLOW_DEFAULT, FSP_POOL_SIZE_DEFAULT,
-    FSP_QUEUED_MAX, FSP_RUNNING_MAX, JOB_INPUT_BYTES_MAX, NEGOTIATION_MOVES_MAX, NEGOTIATION_ROUNDS_MAX,
-    SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX, WALLET_SIGNATURE_BYTES_MAX,
+    FSP_QUEUED_MAX, FSP_RUNNING_MAX, HOOK_BODY_BYTES_MAX, HOOK_WINDOW_S_MAX, JOB_INPUT_BYTES_MAX,
+    NEGOTIATION_MOVES_MAX, NEGOTIATION_ROUNDS_MAX, SIWE_MESSAGE_BYTES_MAX, TOKEN_LIFE_S_DEFAULT, WAIT_S_MAX,
+    WALLET_SIGNATURE_BYTES_MAX,
 };
 use sandbox_sdk::limits::{QUOTE_AGE_S_MAX, QUOTE_SPREAD_S_MAX};
 
@@ -403,6 +404,7 @@ const _: () = assert!(API_RELAY_FAREWELL_MAX.as_millis() < DRAIN_TIMEOUT.as_mill
 const _: () = assert!(API_PROXY_ANSWER_MAX.as_millis() > EXEC_TIMEOUT_MS_MAX as u128);
 const _: () = assert!(NEGOTIATION_MOVES_MAX * (2 * NEGOTIATION_ROUNDS_MAX as usize + 4) < STORY_EVENTS_MAX);
 const _: () = assert!(TOKENS_EACH_MAX < TOKENS_MAX && TOKEN_LIFE_S_MIN <= TOKEN_LIFE_S_DEFAULT);
+const _: () = assert!(WORKFLOW_NAMES_KEPT_MIN < WORKFLOW_NAMES_HELD_MAX);
 const _: () = assert!(QUOTE_LIFE_S_MIN <= QUOTE_LIFE_S_DEFAULT && QUOTE_LIFE_S_DEFAULT <= QUOTE_LIFE_S_MAX);
 
 /// Bytes of the first request of a client in this process to the proxy.
@@ -412,8 +414,14 @@ pub(crate) const LENT_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs of a workflow that are kept; those that are not over besides.
 pub(crate) const WORKFLOW_RUNS_KEPT_MAX: u64 = 100;
-/// Firings of a workflow whose names are known at the least.
-pub(crate) const WORKFLOW_FIRINGS_KEPT_MAX: u64 = 1_000;
+/// Names of a workflow's firings that are known at the least; a webhook's firing has two.
+pub(crate) const WORKFLOW_NAMES_KEPT_MIN: u64 = 2_000;
+/// Names that are held at the most while each might be used again: 13 webhooks in a second, for as long as they are believed. One more is
+/// told to come back.
+pub(crate) const WORKFLOW_NAMES_HELD_MAX: u64 = 16_384;
+/// Time for which a webhook is known again: it is believed for as long before the second in which it says to be sent as behind that, and a
+/// clock may be set back a little.
+pub(crate) const HOOK_NAMES_KEPT: Duration = Duration::from_secs(2 * HOOK_WINDOW_S_MAX + 60);
 /// Runs that are carried out at a time, of all workflows; the next wait.
 pub(crate) const WORKFLOW_RUNS_RUNNING_MAX: usize = 128;
 /// The same of one owner's workflows: nobody takes all the places.
@@ -438,6 +446,14 @@ pub(crate) const WORKFLOW_SANDBOX_TIMEOUT: Duration = Duration::from_secs(580);
 pub(crate) const WORKFLOW_CLEAR_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for the runs of a cancelled workflow to end.
 pub(crate) const WORKFLOW_CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Times that the logs of one filter in one block are asked for, where others are had, before they fire nothing.
+pub(crate) const WORKFLOW_LOG_TRIES_MAX: u32 = 3;
+/// Bytes of a log's data that its run is given: as hex they are as long as a webhook's body may be.
+pub(crate) const WORKFLOW_LOG_DATA_BYTES_MAX: usize = HOOK_BODY_BYTES_MAX / 2;
+/// Logs that fire one workflow of those that are read at a time; the next ones of them fire nothing.
+pub(crate) const WORKFLOW_LOGS_EACH_MAX: usize = 100;
+/// Whole runs and texts of workflows that are read at a time for who asks over HTTP; the next wait.
+pub(crate) const WORKFLOW_READS_AT_ONCE_MAX: usize = 8;
 /// Filters of logs that are asked for at a time.
 pub(crate) const WORKFLOW_FILTERS_MAX: usize = 256;
 /// Blocks that are looked at again after a pause, for events that fire.

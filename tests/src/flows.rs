@@ -37,8 +37,13 @@ impl Flows {
     /// # Errors
     /// It does not answer.
     pub async fn all(&self) -> Result<Vec<WorkflowEntry>> {
-        let body: WorkflowsBody = self.read("/v1/workflows").await?;
-        Ok(body.workflows)
+        let (mut all, mut path) = (Vec::new(), "/v1/workflows?limit=100".to_owned());
+        loop {
+            let page: WorkflowsBody = self.read(&path).await?;
+            all.extend(page.workflows);
+            let Some(next) = page.next else { return Ok(all) };
+            path = format!("/v1/workflows?limit=100&cursor={next}");
+        }
     }
 
     /// A run, once it has ended.

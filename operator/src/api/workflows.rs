@@ -15,7 +15,7 @@ use sandbox_protocol::limits::{HOOK_BODY_BYTES_MAX, WAIT_S_MAX};
 use sandbox_protocol::session::Scope;
 use sandbox_protocol::workflow::{
     HOOK_DELIVERY, HOOK_SIGNATURE, HOOK_TIMESTAMP, HookBody, HookHeaders, RunBody, RunQuery, RunsPage, RunsQuery,
-    SecretBody, WorkflowEntry, WorkflowsBody, body,
+    SecretBody, WorkflowEntry, WorkflowsBody, WorkflowsQuery, body,
 };
 use tokio::time::timeout;
 use utoipa_axum::router::OpenApiRouter;
@@ -56,14 +56,28 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Flows>> {
         .routes(routes!(hook))
 }
 
-/// Lists the caller's workflows that this operator fires.
+/// Lists the caller's workflows that this operator fires, by service and number.
 #[utoipa::path(
     get, path = "/v1/workflows", operation_id = "workflows", tag = "workflows", security(("token" = [])),
-    responses((status = 200, description = "All of them", body = WorkflowsBody), SessionErrors)
+    params(WorkflowsQuery), responses((status = 200, description = "A page of them", body = WorkflowsBody), SessionErrors)
 )]
-async fn list(State(flows): State<Arc<Flows>>, session: Session) -> Result<Json<WorkflowsBody>, ApiError> {
+async fn list(
+    State(flows): State<Arc<Flows>>,
+    session: Session,
+    InQuery(query): InQuery<WorkflowsQuery>,
+) -> Result<Json<WorkflowsBody>, ApiError> {
     let owner = session.may(Scope::WorkflowsRead)?;
-    Ok(Json(WorkflowsBody { workflows: flows.workflows.list(owner)? }))
+    let count = page(query.limit)?;
+    let wrong = || ApiError::BadRequest("cursor: not one that this operator gave".into());
+    let after = query.cursor.map(|text| place(&text).ok_or_else(wrong)).transpose()?;
+    let (workflows, next) = flows.workflows.list(owner, (after, count)).await?;
+    Ok(Json(WorkflowsBody { workflows, next: next.map(|last| last.to_string()) }))
+}
+
+/// The workflow behind which a page begins, as it is printed.
+fn place(text: &str) -> Option<CallKey> {
+    let (service, call) = text.split_once('/')?;
+    Some(CallKey { service: service.parse().ok()?, call: call.parse().ok()? })
 }
 
 /// The JSON Schema of `workflow_json`.
@@ -92,7 +106,7 @@ async fn show(
     InPath((service, call)): InPath<(u64, u64)>,
 ) -> Result<Json<WorkflowEntry>, ApiError> {
     let owner = session.may(Scope::WorkflowsRead)?;
-    Ok(Json(flows.workflows.show(CallKey { service, call }, owner)?))
+    Ok(Json(flows.workflows.show(CallKey { service, call }, owner).await?))
 }
 
 /// Lists the runs of a workflow, the newest first.
@@ -117,7 +131,7 @@ async fn runs(
 ) -> Result<Json<RunsPage>, ApiError> {
     let owner = session.may(Scope::WorkflowsRead)?;
     let count = page(query.limit)?;
-    Ok(Json(flows.workflows.runs(CallKey { service, call }, owner, (query.cursor, count))?))
+    Ok(Json(flows.workflows.runs(CallKey { service, call }, owner, (query.cursor, count)).await?))
 }
 
 /// Shows a run with its steps and what came of them; with `wait`, once it is further than `after`, or over.
@@ -226,8 +240,7 @@ async fn renew(
     request_body(content = String, content_type = "application/octet-stream"),
     responses(
         (status = 202, description = "The run that it fired", body = HookBody),
-        (status = 401, description = "It is not signed, or not with the secret, or too long ago", body = ErrorBody),
-        (status = 404, description = "No request fires such a workflow here", body = ErrorBody),
+        (status = 401, description = "It is not signed, or not with the secret of such a workflow here, or too long ago", body = ErrorBody),
         OpenErrors,
     )
 )]
@@ -259,6 +272,9 @@ impl From<WorkflowError> for ApiError {
             WorkflowError::Text(failure) => Self::NotDone(failure),
             WorkflowError::Chain(error) => Self::Chain(error),
             WorkflowError::NoText | WorkflowError::Blind(_) => Self::TooSlow("node"),
+            WorkflowError::Keeper => Self::TooSlow("sandbox keeper"),
+            WorkflowError::Crowded => Self::Busy("too many webhooks of this workflow"),
+            WorkflowError::BrokeOff(error) => Self::Internal(Box::new(error)),
             WorkflowError::Records(error) => error.into(),
         }
     }

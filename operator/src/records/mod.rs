@@ -13,6 +13,7 @@ mod disk;
 mod ended;
 mod error;
 mod events;
+mod firings;
 mod forks;
 #[cfg(test)]
 mod forks_tests;
@@ -54,6 +55,7 @@ use ended::Ended;
 pub(crate) use error::RecordsError;
 use events::EventLog;
 pub(crate) use events::{EventRecord, now_ms, reason};
+pub(crate) use firings::Names;
 use forks::GivenUp;
 pub(crate) use moves::MovePlace;
 pub(crate) use tokens::TokenRecord;
@@ -181,6 +183,7 @@ impl Records {
             records.check_key()?;
             records.index_callers()?;
             records.index_ended()?;
+            records.index_workflows()?;
         }
         Ok((records, RecordsGuard { _thread: thread, _lock: lock }))
     }
@@ -278,6 +281,11 @@ impl Records {
     /// Every sandbox that is remembered.
     pub(crate) fn sandboxes(&self) -> Result<Vec<Sandbox>, RecordsError> {
         self.tree.scan_prefix(SANDBOXES).map(|sandbox| self.decode(sandbox)).collect()
+    }
+
+    /// A sandbox, if it is remembered.
+    pub(crate) fn sandbox(&self, id: SandboxId) -> Result<Option<Sandbox>, RecordsError> {
+        self.read(&sandbox_key(id))
     }
 
     /// Tells when something of this call has come onto the disk.

@@ -29,8 +29,19 @@ const KEY_NAME: &[u8] = b"agent-sandbox records v1";
 const KEY_CHECK: &[u8] = b"key_check";
 /// What the keys of sealed values begin with: calls with their answers, moves of negotiations, parts of batches with their items,
 /// sandboxes with their environment and token, texts, runs and secrets of workflows.
-const SECRET: [&[u8]; 10] =
-    [CALLS, FORMER, MOVES, PARTS, ITEMS, SANDBOXES, KEY_CHECK, workflows::TEXTS, workflows::RUNS, workflows::SECRETS];
+const SECRET: [&[u8]; 11] = [
+    CALLS,
+    FORMER,
+    MOVES,
+    PARTS,
+    ITEMS,
+    SANDBOXES,
+    KEY_CHECK,
+    workflows::TEXTS,
+    workflows::RUNS,
+    workflows::RUN_ENTRIES,
+    workflows::SECRETS,
+];
 /// What a sealed value begins with.
 const SEALED: u8 = 1;
 const NONCE_BYTES: usize = 24;

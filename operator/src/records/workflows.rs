@@ -1,19 +1,21 @@
 //! What the chain does not know of workflows: their runs, how far each was fired, what names a firing, texts that were checked.
 //!
 //! A firing is one write: the run, its place among those to be carried out, the number of the next, and what keeps it from being
-//! fired again. So whatever names a firing, an instant or a delivery, fires once, over however many lives.
+//! fired again. So whatever names a firing, an instant or a delivery, fires once, over however many lives. What lists have of a run
+//! stands beside it, so nobody reads what came of all steps to tell that it has ended.
 
-use alloy::primitives::{B256, keccak256};
+use alloy::primitives::B256;
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_fleet::workflow::{RunState, Value};
 use sandbox_protocol::CallKey;
 use sandbox_protocol::workflow::{RunEntry, RunStatus};
 use serde::{Deserialize, Serialize};
 
+use super::firings::{FIRINGS, NAMES, Names};
 use super::moves::MOVES;
 use super::writer::Write;
 use super::{Records, RecordsError, indexed};
-use crate::limits::{WORKFLOW_FIRINGS_KEPT_MAX, WORKFLOW_RUNS_KEPT_MAX};
+use crate::limits::WORKFLOW_RUNS_KEPT_MAX;
 
 /// How far each workflow is.
 const STANDINGS: &[u8] = b"workflow/";
@@ -21,16 +23,18 @@ const STANDINGS: &[u8] = b"workflow/";
 pub(super) const TEXTS: &[u8] = b"workflow_text/";
 /// Runs, with what came of their steps.
 pub(super) const RUNS: &[u8] = b"workflow_run/";
+/// What lists have of the runs.
+pub(super) const RUN_ENTRIES: &[u8] = b"workflow_run_entry/";
 /// Index of the runs that are not over.
 const OPEN_RUNS: &[u8] = b"workflow_open/";
-/// Numbers of runs by what fired them.
-const FIRINGS: &[u8] = b"workflow_fired/";
 /// Secrets of webhooks.
 pub(super) const SECRETS: &[u8] = b"workflow_secret/";
 /// What the names of runs' own sandboxes are, before their numbers, and those of their negotiations begin with.
 const RUN_CHILD: &str = "run-";
 /// How far events that fire were looked at.
 const WATCHED_KEY: &[u8] = b"workflow_watched";
+/// Set once every run has an entry and every name a number.
+const INDEXED_KEY: &[u8] = b"workflows_indexed";
 
 /// A run of a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +102,7 @@ pub(crate) struct Firing<'a> {
     pub(crate) run: &'a RunRecord,
     pub(crate) standing: &'a Standing,
     /// What names it; of an instant its standing knows.
-    pub(crate) names: &'a [String],
+    pub(crate) names: &'a Names,
 }
 
 impl RunKey {
@@ -191,11 +195,6 @@ impl Records {
         self.put_value("events that fire", WATCHED_KEY.to_vec(), &watched).await
     }
 
-    /// The run that was fired by what has this name.
-    pub(crate) fn fired(&self, workflow: CallKey, name: &str) -> Result<Option<u64>, RecordsError> {
-        self.read(&firing_key(workflow, name))
-    }
-
     /// Writes a firing, and takes the oldest of the workflow's runs out beyond those that are kept.
     pub(crate) async fn fire(&self, firing: Firing<'_>) -> Result<(), RecordsError> {
         let Firing { key, run, standing, names } = firing;
@@ -204,11 +203,7 @@ impl Records {
         let standing_key = indexed(STANDINGS, key.workflow);
         let value = self.encode(&standing_key, standing)?;
         write.batch.insert(standing_key, value);
-        for name in names {
-            let firing_key = firing_key(key.workflow, name);
-            let value = self.encode(&firing_key, &key.number)?;
-            write.batch.insert(firing_key, value);
-        }
+        self.enter_names(&mut write, key, names)?;
         self.prune_runs(&mut write, key)?;
         self.writer.write(write).await
     }
@@ -225,11 +220,16 @@ impl Records {
         self.read(&key.bytes(RUNS))
     }
 
+    /// What lists have of a run.
+    pub(crate) fn run_entry(&self, key: RunKey) -> Result<Option<RunEntry>, RecordsError> {
+        self.read(&key.bytes(RUN_ENTRIES))
+    }
+
     /// A few of a workflow's runs before `before`, the newest first.
     pub(crate) fn runs(&self, workflow: CallKey, before: u64, count: usize) -> Result<Vec<RunEntry>, RecordsError> {
-        let end = RunKey { workflow, number: before }.bytes(RUNS);
-        let found = self.tree.range(indexed(RUNS, workflow)..end).rev().take(count);
-        found.map(|entry| self.decode::<RunRecord>(entry).map(|run| run.entry)).collect()
+        let end = RunKey { workflow, number: before }.bytes(RUN_ENTRIES);
+        let found = self.tree.range(indexed(RUN_ENTRIES, workflow)..end).rev().take(count);
+        found.map(|entry| self.decode(entry)).collect()
     }
 
     /// The runs that are not over, in their order.
@@ -266,7 +266,7 @@ impl Records {
     /// Forgets a workflow that is over, with its history.
     pub(crate) async fn forget_workflow(&self, workflow: CallKey) -> Result<(), RecordsError> {
         let mut write = Write { what: "a workflow's end", ..Write::default() };
-        for kind in [STANDINGS, TEXTS, SECRETS, RUNS, FIRINGS, MOVES] {
+        for kind in [STANDINGS, TEXTS, SECRETS, RUNS, RUN_ENTRIES, FIRINGS, NAMES, MOVES] {
             for key in self.tree.scan_prefix(indexed(kind, workflow)).keys() {
                 write.batch.remove(key.map_err(RecordsError::Read)?);
             }
@@ -298,6 +298,9 @@ impl Records {
         let run_key = key.bytes(RUNS);
         let value = self.encode(&run_key, run)?;
         write.batch.insert(run_key, value);
+        let entry_key = key.bytes(RUN_ENTRIES);
+        let value = self.encode(&entry_key, &run.entry)?;
+        write.batch.insert(entry_key, value);
         match run.entry.status {
             RunStatus::Queued | RunStatus::Running => write.batch.insert(key.bytes(OPEN_RUNS), &[]),
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled | RunStatus::Skipped => {
@@ -307,48 +310,55 @@ impl Records {
         Ok(())
     }
 
-    /// Runs that are not over stay, however old. A name is forgotten some time after its run.
+    /// Runs that are not over stay, however old.
     fn prune_runs(&self, write: &mut Write, key: RunKey) -> Result<(), RecordsError> {
         let first_kept = key.number.saturating_sub(WORKFLOW_RUNS_KEPT_MAX);
         let end = RunKey { number: first_kept + 1, ..key }.bytes(RUNS);
         for found in self.tree.range(indexed(RUNS, key.workflow)..end).keys() {
             let found = found.map_err(RecordsError::Read)?;
-            let is_open = RunKey::of(RUNS, &found).map(|run| self.is_open_run(run)).transpose()?;
-            if is_open != Some(true) {
+            let Some(run) = RunKey::of(RUNS, &found) else { continue };
+            if !self.is_open_run(run)? {
                 write.batch.remove(found);
-            }
-        }
-        let forgotten = key.number.saturating_sub(WORKFLOW_FIRINGS_KEPT_MAX);
-        if forgotten == 0 || !key.number.is_multiple_of(WORKFLOW_RUNS_KEPT_MAX) {
-            return Ok(());
-        }
-        for entry in self.tree.scan_prefix(indexed(FIRINGS, key.workflow)) {
-            let (name, number) = entry.map_err(RecordsError::Read)?;
-            if self.vault.decode::<u64>(&name, &number)? <= forgotten {
-                write.batch.remove(name);
+                write.batch.remove(run.bytes(RUN_ENTRIES));
             }
         }
         Ok(())
     }
+
+    /// Makes the entries of runs, and the numbers of names, for records of before there were these.
+    pub(super) fn index_workflows(&self) -> Result<(), RecordsError> {
+        if self.tree.contains_key(INDEXED_KEY).map_err(RecordsError::Read)? {
+            return Ok(());
+        }
+        for entry in self.tree.scan_prefix(RUNS) {
+            let (key, run) = entry.map_err(RecordsError::Read)?;
+            match (RunKey::of(RUNS, &key), self.vault.decode::<RunRecord>(&key, &run)) {
+                (Some(key), Ok(run)) => {
+                    let key = key.bytes(RUN_ENTRIES);
+                    let value = self.encode(&key, &run.entry)?;
+                    self.tree.insert(key, value).map_err(RecordsError::Write)?;
+                }
+                (None, Ok(_)) => {}
+                (_, Err(error)) => tracing::error!(error = %crate::error_chain(&error), "a run is passed over"),
+            }
+        }
+        self.number_names()?;
+        self.write_now(INDEXED_KEY, &true)
+    }
 }
 
-fn workflow_in(kind: &[u8], key: &[u8]) -> Option<CallKey> {
+pub(super) fn workflow_in(kind: &[u8], key: &[u8]) -> Option<CallKey> {
     Some(CallKey { service: number_in(kind, key, 0)?, call: number_in(kind, key, 1)? })
 }
 
 /// The number at this place behind what a key begins with.
-fn number_in(kind: &[u8], key: &[u8], place: usize) -> Option<u64> {
+pub(super) fn number_in(kind: &[u8], key: &[u8], place: usize) -> Option<u64> {
     let at = kind.len() + place * size_of::<u64>();
     Some(u64::from_be_bytes(key.get(at..at + size_of::<u64>())?.try_into().ok()?))
 }
 
 fn text_key(workflow: CallKey, hash: B256) -> Vec<u8> {
     [indexed(TEXTS, workflow).as_slice(), hash.as_slice()].concat()
-}
-
-/// Names are of any length and from anybody.
-fn firing_key(workflow: CallKey, name: &str) -> Vec<u8> {
-    [indexed(FIRINGS, workflow).as_slice(), keccak256(name).as_slice()].concat()
 }
 
 #[cfg(test)]
@@ -372,11 +382,22 @@ mod tests {
         RunRecord { entry, epoch: 0, body: Value::Null, state: None }
     }
 
+    impl Records {
+        /// Makes the records what they were before there were entries of runs and numbers of names.
+        pub(in super::super) fn forget_indexes(&self) {
+            for kind in [RUN_ENTRIES, NAMES, INDEXED_KEY] {
+                for key in self.tree.scan_prefix(kind).keys() {
+                    self.tree.remove(key.unwrap()).unwrap();
+                }
+            }
+        }
+    }
+
     async fn fire(records: &Records, number: u64, status: RunStatus, name: Option<&str>) {
         let standing = Standing { last_run: number, ..Standing::default() };
         let key = RunKey { workflow: WORKFLOW, number };
         let run = record(number, status);
-        let names: Vec<String> = name.map(str::to_owned).into_iter().collect();
+        let names = Names::of_word(name.map(str::to_owned).into_iter().collect());
         records.fire(Firing { key, run: &run, standing: &standing, names: &names }).await.unwrap();
     }
 
@@ -454,15 +475,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_names_old_firings_is_forgotten_some_time_after_their_runs() {
+    async fn a_list_reads_no_whole_run_and_has_those_of_before_there_were_entries() {
         let dir = tempfile::tempdir().unwrap();
+        {
+            let (records, _guard) = Records::open(dir.path()).unwrap();
+            fire(&records, 1, RunStatus::Skipped, None).await;
+            fire(&records, 2, RunStatus::Running, None).await;
+            let listed = records.runs(WORKFLOW, u64::MAX, 9).unwrap();
+            assert_eq!(records.run_entry(RunKey { workflow: WORKFLOW, number: 2 }).unwrap(), listed.first().cloned());
+            // A run that cannot be read is told of all the same: nobody tried.
+            let garbled = RunKey { workflow: WORKFLOW, number: 1 }.bytes(RUNS);
+            let whole = records.tree.insert(&garbled, b"{".as_slice()).unwrap().unwrap();
+            assert_eq!(records.runs(WORKFLOW, u64::MAX, 9).unwrap(), listed);
+            records.tree.insert(&garbled, whole).unwrap();
+            records.forget_indexes();
+            assert_eq!(records.runs(WORKFLOW, u64::MAX, 9).unwrap(), []);
+        }
         let (records, _guard) = Records::open(dir.path()).unwrap();
-        fire(&records, 1, RunStatus::Skipped, Some("first")).await;
-        fire(&records, WORKFLOW_FIRINGS_KEPT_MAX, RunStatus::Skipped, Some("later")).await;
-        assert_eq!(records.fired(WORKFLOW, "first").unwrap(), Some(1));
-        fire(&records, WORKFLOW_FIRINGS_KEPT_MAX + WORKFLOW_RUNS_KEPT_MAX, RunStatus::Skipped, None).await;
-        assert_eq!(records.fired(WORKFLOW, "first").unwrap(), None);
-        assert_eq!(records.fired(WORKFLOW, "later").unwrap(), Some(WORKFLOW_FIRINGS_KEPT_MAX));
+        let numbers: Vec<_> = records.runs(WORKFLOW, u64::MAX, 9).unwrap().iter().map(|run| run.number).collect();
+        assert_eq!(numbers, [2, 1]);
     }
 
     #[tokio::test]

@@ -90,7 +90,7 @@ impl Shared {
             if let Some(known) = shared.table().get_mut(key.workflow) {
                 known.running.remove(&key.number);
             }
-            shared.tell_changed();
+            shared.tell_changed(key);
             shared.begin_next(key.workflow);
         });
     }
@@ -212,7 +212,7 @@ impl Shared {
         if let Err(error) = self.parts.records.put_run(key, &RunRecord { entry, state, ..record.clone() }).await {
             never(&error).await;
         }
-        self.tell_changed();
+        self.tell_changed(key);
     }
 
     /// The steps of a run that is given up: what a former life began of them is ended where it would go on for nobody.
@@ -307,7 +307,7 @@ impl Course {
         self.record.entry.status = RunStatus::Running;
         self.record.entry.started_ms.get_or_insert(self.state.started_ms);
         self.shared.parts.records.put_run(self.key, &self.record).await?;
-        self.shared.tell_changed();
+        self.shared.tell_changed(self.key);
         Ok(())
     }
 

@@ -31,6 +31,15 @@ pub(crate) enum WorkflowError {
     /// A request that proves nothing.
     #[error(transparent)]
     Hook(#[from] HookFault),
+    /// As many webhooks came as can be told from repeats: who forgot some would fire for them again.
+    #[error("too many webhooks of this workflow; the next is taken a little later")]
+    Crowded,
+    /// The sandboxes were not asked.
+    #[error("the operator's sandbox keeper takes too long to answer")]
+    Keeper,
+    /// A task of this process's own broke off.
+    #[error("the operator failed")]
+    BrokeOff(#[from] tokio::task::JoinError),
     /// Its text cannot be carried out.
     #[error(transparent)]
     Text(Failure),
@@ -52,7 +61,9 @@ impl WorkflowError {
             Self::Unknown => FailureCode::SandboxLost,
             Self::NoRun | Self::Paused | Self::FiredBefore | Self::NoHook(_) | Self::Hook(_) => FailureCode::BadRequest,
             Self::Text(failure) => return failure.clone().into(),
-            Self::Chain(_) | Self::NoText | Self::Blind(_) => FailureCode::Internal,
+            Self::Chain(_) | Self::NoText | Self::Blind(_) | Self::Crowded | Self::Keeper | Self::BrokeOff(_) => {
+                FailureCode::Internal
+            }
             Self::Records(_) => return Unfinished::Stopping,
         };
         Failure::new(code, self.to_string()).into()

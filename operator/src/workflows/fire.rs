@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::error::WorkflowError;
 use super::{Shared, now_s};
 use crate::limits::{WORKFLOW_BEHIND_BLOCKS_MAX, WORKFLOW_FIRING_AT_ONCE_MAX};
-use crate::records::{self, RunKey, RunRecord, Standing, now_ms};
+use crate::records::{self, Names, RunKey, RunRecord, Standing, now_ms};
 
 /// Why a firing was passed over.
 const STILL_RUNNING: &str = "another run of the workflow was still going on";
@@ -93,12 +93,9 @@ impl Shared {
     pub(super) async fn fire(self: &Arc<Self>, key: CallKey, fired: Fired) -> Result<FiredRun, WorkflowError> {
         let turn = self.table().get(key).map(|known| known.turn.clone()).ok_or(WorkflowError::Unknown)?;
         let _turn = turn.lock_owned().await;
-        let names: Vec<String> = name_of(&fired.cause).into_iter().chain(fired.seal.clone()).collect();
-        for name in &names {
-            let Some(number) = self.parts.records.fired(key, name)? else { continue };
-            let run = self.parts.records.run(RunKey { workflow: key, number })?;
-            let status = run.map_or(RunStatus::Succeeded, |run| run.entry.status);
-            return Ok(FiredRun { number, status, is_repeat: true });
+        let names = names_of(&fired);
+        if let Some(repeat) = self.repeated(key, &names).await? {
+            return Ok(repeat);
         }
         let (record, standing) = self.decided(key, fired)?;
         let number = record.entry.number;
@@ -111,6 +108,29 @@ impl Shared {
         }
         tracing::info!(workflow = %key, run = number, status = status.name(), "fired");
         Ok(FiredRun { number, status, is_repeat: false })
+    }
+
+    /// The run that was fired by what has one of these names; from now on all of them are its.
+    async fn repeated(&self, key: CallKey, names: &Names) -> Result<Option<FiredRun>, WorkflowError> {
+        let records = &self.parts.records;
+        let (mut run, mut unseen) = (None, Vec::new());
+        for name in &names.texts {
+            match records.fired(key, name)? {
+                Some(number) => run = run.or(Some(number)),
+                None => unseen.push(name.clone()),
+            }
+        }
+        if !unseen.is_empty() && names.held_until_ms != 0 && !records.has_room_for_names(key)? {
+            return Err(WorkflowError::Crowded);
+        }
+        let Some(number) = run else { return Ok(None) };
+        let run = RunKey { workflow: key, number };
+        if !unseen.is_empty() {
+            // Who overheard a repeat knows a name of it that would be new otherwise.
+            records.name_firing(run, &Names { texts: unseen, ..*names }).await?;
+        }
+        let status = records.run_entry(run)?.map_or(RunStatus::Succeeded, |run| run.status);
+        Ok(Some(FiredRun { number, status, is_repeat: true }))
     }
 
     /// The run that a firing makes, and how far its workflow is with it.
@@ -171,17 +191,19 @@ impl Shared {
             }
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled | RunStatus::Skipped => {}
         }
-        self.tell_changed();
+        self.tell_changed(key);
         true
     }
 }
 
-/// What names a firing for good; of an instant its workflow's standing knows.
-fn name_of(cause: &Cause) -> Option<String> {
-    match cause {
-        Cause::Manual { call } => Some(format!("call {call}")),
-        Cause::Cron { .. } => None,
-        Cause::Webhook { delivery } => Some(format!("delivery {delivery}")),
-        Cause::Event { event } => Some(format!("event {event}")),
+/// What names a firing; of an instant its workflow's standing knows.
+fn names_of(fired: &Fired) -> Names {
+    match &fired.cause {
+        Cause::Manual { call } => Names::of_word(vec![format!("call {call}")]),
+        Cause::Cron { .. } => Names::of_word(Vec::new()),
+        Cause::Webhook { delivery } => {
+            Names::of_request([format!("delivery {delivery}")].into_iter().chain(fired.seal.clone()).collect())
+        }
+        Cause::Event { event } => Names::of_word(vec![format!("event {event}")]),
     }
 }

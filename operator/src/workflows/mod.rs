@@ -8,9 +8,9 @@
 //! | `fire` | a firing, written down once, whatever names it |
 //! | `course`, `steps` | a run, from its first step to its end, over however many lives of the process |
 //! | `places` | how many runs are carried out at a time, of all and of one owner's |
-//! | `events` | events that fire |
+//! | `events`, `logs` | events that fire, and the logs that tell of them |
 //! | `report` | firings told to the chain, many at a time |
-//! | `views` | what the API tells |
+//! | `views`, `waiters` | what the API tells, and whom it tells of a run's changes |
 //!
 //! A workflow is fired by the operator that the chain names, and by nobody on an old sight of the chain. What names a firing, an instant
 //! or a delivery, is on disk with the run that it fired, so it fires once.
@@ -18,7 +18,10 @@
 mod course;
 mod error;
 mod events;
+#[cfg(test)]
+mod events_tests;
 mod fire;
+mod logs;
 mod places;
 mod registry;
 mod report;
@@ -28,6 +31,9 @@ mod table;
 mod tests;
 mod text;
 mod views;
+#[cfg(test)]
+mod views_tests;
+mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -40,18 +46,19 @@ use sandbox_fleet::workflow::Value;
 use sandbox_protocol::CallKey;
 use sandbox_protocol::workflow::{Cause, RunStatus};
 use sandbox_sdk::Chain;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::places::Places;
 use self::table::Table;
+use self::waiters::Waiters;
 use crate::chain::head::Look;
 use crate::chain::key::SealKeys;
 use crate::chain::notices::Notices;
 use crate::chain::sender::Sender;
 use crate::jobs::{Conductor, Executor};
-use crate::limits::{WORKFLOW_RUNS_EACH_MAX, WORKFLOW_RUNS_RUNNING_MAX};
-use crate::records::{Records, now_ms};
+use crate::limits::{WORKFLOW_READS_AT_ONCE_MAX, WORKFLOW_RUNS_EACH_MAX, WORKFLOW_RUNS_RUNNING_MAX};
+use crate::records::{Records, RunKey, now_ms};
 
 pub(crate) use self::error::WorkflowError;
 pub(crate) use self::fire::Fired;
@@ -108,6 +115,10 @@ struct Shared {
     places: Places,
     /// Counts what was written of runs.
     changed: watch::Sender<u64>,
+    /// Who waits for a change of one of them.
+    waiters: Waiters,
+    /// Places for reads that take long.
+    reads: Arc<Semaphore>,
     /// Something was fired that the chain is to be told of.
     unreported: Notify,
     /// Whether the table is what the chain says: nothing is fired before.
@@ -127,6 +138,8 @@ impl Workflows {
             ticking: tokio::sync::Mutex::default(),
             places: Places::new(WORKFLOW_RUNS_RUNNING_MAX, WORKFLOW_RUNS_EACH_MAX),
             changed: watch::Sender::new(0),
+            waiters: Waiters::default(),
+            reads: Arc::new(Semaphore::new(WORKFLOW_READS_AT_ONCE_MAX)),
             unreported: Notify::new(),
             in_step: watch::Sender::new(false),
             stop,
@@ -203,8 +216,9 @@ impl Shared {
         self.parts.looks.borrow().block.number.saturating_sub(self.parts.confirmations)
     }
 
-    /// Says that something of a run was written.
-    fn tell_changed(&self) {
+    /// Says that something of this run was written.
+    fn tell_changed(&self, run: RunKey) {
+        self.waiters.tell(run);
         self.changed.send_modify(|changes| *changes += 1);
     }
 }

@@ -300,7 +300,7 @@ impl Shared {
         if let Err(error) = ending.await {
             tracing::error!(error = %crate::error_chain(&error), "a run is left for the next start");
         }
-        self.tell_changed();
+        self.tell_changed(key);
     }
 
     fn moment(&self) -> Moment {

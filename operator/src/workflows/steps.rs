@@ -60,7 +60,8 @@ impl Course {
         let sandbox = start.sandbox.or(self.own());
         async move {
             let Some(sandbox) = sandbox else { return no_sandbox() };
-            let links = links(&doing.shared.parts.url, sandbox, &start.artifacts);
+            // What is in the run's own sandbox goes with the run: a link there would lead nowhere once it is read.
+            let links = start.sandbox.map(|sandbox| links(&doing.shared.parts.url, sandbox, &start.artifacts));
             let done = match start.action.at(sandbox) {
                 Action::Exec(command) => doing.exec(command).await,
                 Action::Agent { turns, errand } => doing.agent(turns, errand).await,
@@ -68,7 +69,7 @@ impl Course {
                 Action::Negotiation(errand) => doing.negotiate(errand, start.timeout_ms).await,
             };
             match done {
-                Ok(result) => result.with_artifacts(links),
+                Ok(result) => result.with_artifacts(links.into_iter().flatten()),
                 Err(Unfinished::Failed(failure)) => StepResult::Failed(failure),
                 // The next life asks what became of it.
                 Err(Unfinished::Stopping) => std::future::pending().await,

@@ -27,8 +27,8 @@ use crate::jobs::NotHere;
 use crate::records::{MovePlace, RecordsGuard, RunKey, WorkflowText};
 use crate::stories::Stories;
 
-const KEY: CallKey = CallKey { service: 7, call: 20 };
-const BLOCK: u64 = 100;
+pub(super) const KEY: CallKey = CallKey { service: 7, call: 20 };
+pub(super) const BLOCK: u64 = 100;
 
 /// How the chain is seen, and who sends to it.
 pub(crate) struct Sight {
@@ -66,21 +66,24 @@ pub(crate) fn of_nobody(
 }
 
 /// Workflows, and what they are carried out with.
-struct Yard {
-    workflows: Workflows,
-    records: Records,
-    world: Arc<FakeWorld>,
-    agents: Arc<FakeAgents>,
-    looks: watch::Sender<Look>,
+pub(super) struct Yard {
+    pub(super) workflows: Workflows,
+    pub(super) records: Records,
+    pub(super) world: Arc<FakeWorld>,
+    pub(super) agents: Arc<FakeAgents>,
+    pub(super) looks: watch::Sender<Look>,
+    /// What the node says next.
+    pub(super) node: Asserter,
     _kept: (RecordsGuard, AbortOnDropHandle<()>),
 }
 
 impl Yard {
-    async fn new(dir: &TempDir) -> Self {
+    pub(super) async fn new(dir: &TempDir) -> Self {
         Self::with(dir, FakeAgents::default()).await
     }
 
-    async fn with(dir: &TempDir, agents: FakeAgents) -> Self {
+    /// With these agents in the sandboxes.
+    pub(super) async fn with(dir: &TempDir, agents: FakeAgents) -> Self {
         let (records, guard) = Records::open(dir.path()).unwrap();
         let world = Arc::new(FakeWorld::default());
         let resources = Resources { cpu_cores: 100, memory_mb: 1_000_000, disk_gb: 1_000 };
@@ -89,7 +92,8 @@ impl Yard {
         let keeping = AbortOnDropHandle::new(tokio::spawn(keeper.run(Vec::new(), CancellationToken::new())));
         fleet.create(sandbox(1)).await.unwrap();
         let (key, agents) = (PrivateKeySigner::random(), Arc::new(agents));
-        let chain = mocked::chain(&Asserter::new()).await;
+        let node = Asserter::new();
+        let chain = mocked::chain(&node).await;
         let (looks, looked) = watch::channel(Look::now(BLOCK));
         let sender =
             Sender::start(Account::new(chain.clone(), key.clone()), dir.path().join("lock"), Failpoint::default());
@@ -99,18 +103,33 @@ impl Yard {
         let sight = Sight { looks: looked, sender };
         let workflows = of_nobody((&chain, &records, &key), (executor, conductor, world.clone()), sight);
         workflows.0.in_step.send_replace(true);
-        Self { workflows, records, world, agents, looks, _kept: (guard, keeping) }
+        Self { workflows, records, world, agents, looks, node, _kept: (guard, keeping) }
     }
 
     /// Has a workflow as the chain would, with this text and trigger.
-    async fn have(&self, body: &serde_json::Value, sandbox_config_json: &str, (kind, config): (&'static str, &str)) {
+    pub(super) async fn have(
+        &self,
+        body: &serde_json::Value,
+        sandbox_config_json: &str,
+        trigger: (&'static str, &str),
+    ) {
+        self.have_as(KEY, (body, sandbox_config_json), trigger).await;
+    }
+
+    /// The same under this key.
+    pub(super) async fn have_as(
+        &self,
+        key: CallKey,
+        (body, sandbox_config_json): (&serde_json::Value, &str),
+        (kind, config): (&'static str, &str),
+    ) {
         let hash = B256::repeat_byte(9);
         let text = WorkflowText {
             name: "n".into(),
             workflow_json: body.to_string(),
             sandbox_config_json: sandbox_config_json.into(),
         };
-        self.records.put_workflow_text(KEY, hash, &text).await.unwrap();
+        self.records.put_workflow_text(key, hash, &text).await.unwrap();
         let row = Row {
             owner: OWNER,
             epoch: 0,
@@ -120,9 +139,9 @@ impl Yard {
             last_triggered_s: 0,
             is_paused: false,
         };
-        let known = self.records.workflow_standing(KEY).unwrap();
+        let known = self.records.workflow_standing(key).unwrap();
         let standing = row.standing(known, Moment { now_s: now_s() - 10, block: BLOCK, handover_s: 0 });
-        self.workflows.0.table().enter(KEY, row, standing, now_s() - 10);
+        self.workflows.0.table().enter(key, row, standing, now_s() - 10);
     }
 
     /// Sandboxes that runs or their steps have.
@@ -136,7 +155,7 @@ impl Yard {
         }
     }
 
-    async fn ended(&self, number: u64) -> RunBody {
+    pub(super) async fn ended(&self, number: u64) -> RunBody {
         let key = RunKey { workflow: KEY, number };
         let mut after = 0;
         loop {
@@ -149,7 +168,7 @@ impl Yard {
     }
 }
 
-fn steps(ids: &[(&str, &[&str])]) -> serde_json::Value {
+pub(super) fn steps(ids: &[(&str, &[&str])]) -> serde_json::Value {
     let step = |(id, needs): &(&str, &[&str])| json!({"id": id, "kind": "exec", "needs": needs, "with": {"command": format!("echo {id}")}});
     json!({"sandbox_id": "sbx-7-1-0", "steps": ids.iter().map(step).collect::<Vec<_>>()})
 }
@@ -195,7 +214,8 @@ async fn the_clock_fires_on_a_fresh_sight_of_the_chain_only_and_an_instant_once_
     yard.have(&body, "", every_second).await;
     yard.workflows.0.in_step.send_replace(false);
     yard.workflows.tick().await;
-    assert!(matches!(yard.workflows.list(OWNER), Err(WorkflowError::Blind(_))));
+    let told = yard.workflows.list(OWNER, (None, 9)).await;
+    assert!(matches!(told, Err(WorkflowError::Blind(_))));
     assert_eq!(yard.records.runs(KEY, u64::MAX, 9).unwrap(), [], "the table is not what the chain says yet");
     yard.workflows.0.in_step.send_replace(true);
     yard.workflows.tick().await;
@@ -232,7 +252,7 @@ async fn what_is_queued_runs_after_the_others_and_a_workflow_that_is_over_runs_n
         assert_eq!(yard.ended(number).await.run.status, RunStatus::Succeeded);
     }
     yard.workflows.cancel(KEY).await;
-    assert!(matches!(yard.workflows.show(KEY, OWNER), Err(WorkflowError::Unknown)));
+    assert!(matches!(yard.workflows.show(KEY, OWNER).await, Err(WorkflowError::Unknown)));
 }
 
 /// A workflow that has one move argued about.
@@ -298,8 +318,8 @@ async fn a_strangers_workflow_does_not_exist() {
     let yard = Yard::new(&dir).await;
     yard.have(&steps(&[("a", &[])]), "", ("webhook", "")).await;
     let stranger = Address::repeat_byte(0xee);
-    assert_eq!(yard.workflows.list(OWNER).unwrap().len(), 1);
-    assert_eq!(yard.workflows.list(stranger).unwrap().len(), 0);
+    assert_eq!(yard.workflows.list(OWNER, (None, 9)).await.unwrap().0.len(), 1);
+    assert_eq!(yard.workflows.list(stranger, (None, 9)).await.unwrap().0.len(), 0);
     assert!(matches!(yard.workflows.secret(KEY, stranger, false).await, Err(WorkflowError::Unknown)));
     let first = yard.workflows.secret(KEY, OWNER, false).await.unwrap();
     assert_eq!(yard.workflows.secret(KEY, OWNER, false).await.unwrap(), first);

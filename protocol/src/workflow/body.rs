@@ -115,7 +115,8 @@ pub struct Step {
     /// Whether the run goes on, and may succeed, if it fails.
     #[cfg_attr(feature = "schema", schemars(default))]
     pub allow_failure: bool,
-    /// Files in its sandbox that the run's history links to; of commands, prompts and tasks.
+    /// Files in its sandbox that the run's history links to; of commands, prompts and tasks. A run's own sandbox goes with the
+    /// run: nothing in it is linked to.
     #[cfg_attr(feature = "schema", schemars(default, length(max = WORKFLOW_ARTIFACTS_MAX)))]
     pub artifacts: Vec<String>,
 }

@@ -210,7 +210,7 @@ pub struct RunBody {
     pub run: RunEntry,
     /// Grows with every change: what a reader names as `after` to be told of the next.
     pub version: u64,
-    /// Its own sandbox, where it has one and that lives.
+    /// Its own sandbox, while it goes on in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub sandbox: Option<SandboxId>,
@@ -290,12 +290,33 @@ pub struct WorkflowEntry {
     pub problem: Option<String>,
 }
 
-/// Answer to `GET /v1/workflows`: the caller's workflows that this operator fires.
+/// Answer to `GET /v1/workflows`: a page of the caller's workflows that this operator fires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkflowsBody {
     /// By service and number.
     pub workflows: Vec<WorkflowEntry>,
+    /// The cursor of the next page; absent in the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Query of the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct WorkflowsQuery {
+    /// The last answer's `next`; the first page without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Entries of the page, at most 100.
+    pub limit: u64,
+}
+
+impl Default for WorkflowsQuery {
+    fn default() -> Self {
+        Self { cursor: None, limit: PAGE_ENTRIES_DEFAULT }
+    }
 }
 
 /// Answer to `GET` and `POST /v1/services/{service}/workflows/{workflow}/secret`; a POST makes a new one.

@@ -6,23 +6,35 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
 use sandbox_protocol::CallKey;
-use sandbox_protocol::limits::WAIT_S_MAX;
-use sandbox_protocol::workflow::{RunBody, RunQuery, RunsPage, RunsQuery, SecretBody, WorkflowEntry, WorkflowsBody};
+use sandbox_protocol::limits::{PAGE_ENTRIES_MAX, WAIT_S_MAX};
+use sandbox_protocol::workflow::{
+    RunBody, RunQuery, RunsPage, RunsQuery, SecretBody, WorkflowEntry, WorkflowsBody, WorkflowsQuery,
+};
 use tokio::time::Instant;
 
 use super::{ApiError, Session, answer_within, body_of};
 use crate::limits::{
-    ANSWER_GRACE, API_ACT_WITHIN, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, RUN_TRIES_MAX, WORKFLOW_RUN_BODY_BYTES_MAX,
+    ANSWER_GRACE, API_ACT_WITHIN, API_PAGES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, RUN_TRIES_MAX,
+    WORKFLOW_RUN_BODY_BYTES_MAX,
 };
 
 impl Session {
-    /// One's workflows that this operator fires.
+    /// One's workflows that this operator fires, page by page.
     ///
     /// # Errors
     /// [`ApiError`].
     pub async fn workflows(&self) -> Result<Vec<WorkflowEntry>, ApiError> {
-        let body: WorkflowsBody = self.answer(self.request(Method::GET, "/v1/workflows")).await?;
-        Ok(body.workflows)
+        let (mut query, mut all) = (WorkflowsQuery { cursor: None, limit: PAGE_ENTRIES_MAX }, Vec::new());
+        for _ in 0..API_PAGES_MAX {
+            let request = self.request(Method::GET, "/v1/workflows").query(&query);
+            let page: WorkflowsBody = self.answer(request).await?;
+            all.extend(page.workflows);
+            match page.next {
+                Some(next) => query.cursor = Some(next),
+                None => return Ok(all),
+            }
+        }
+        Err(self.garbled("pages without end"))
     }
 
     /// A workflow, named by the call that created it.

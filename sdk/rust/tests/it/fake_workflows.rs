@@ -104,8 +104,13 @@ impl State {
         match (method, segments.as_slice()) {
             ("GET", ["v1", "auth", "tokens"]) => answer(&mut stream, 200, &TokensBody { tokens: Vec::new() }).await,
             ("GET", ["v1", "workflows"]) => {
-                let workflows = self.seen.borrow().entries.clone();
-                answer(&mut stream, 200, &WorkflowsBody { workflows }).await;
+                // One on each page, which is named by its place.
+                let place = query.split('&').find_map(|part| part.strip_prefix("cursor=")).unwrap_or("0");
+                let place: usize = place.parse().unwrap();
+                let entries = self.seen.borrow().entries.clone();
+                let next = (place + 1 < entries.len()).then(|| (place + 1).to_string());
+                let workflows = entries.into_iter().skip(place).take(1).collect();
+                answer(&mut stream, 200, &WorkflowsBody { workflows, next }).await;
             }
             ("GET", ["v1", "workflows", "schema"]) => write(&mut stream, 200, r#"{"type":"object"}"#).await,
             ("POST", ["hooks"]) => self.hook(&head, content, stream).await,

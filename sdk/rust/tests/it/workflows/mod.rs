@@ -58,6 +58,17 @@ async fn a_run_that_is_not_there_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn workflows_are_asked_for_page_by_page() {
+    let (operator, session) = operator().await;
+    operator.change(|seen| seen.entries = [7, 8, 9].map(|call| entry((1, call), Address::ZERO, None)).to_vec());
+    let told = session.workflows().await.unwrap();
+    assert_eq!(told.iter().map(|entry| entry.workflow).collect::<Vec<_>>(), [7, 8, 9]);
+    let pages =
+        ["limit=100", "cursor=1&limit=100", "cursor=2&limit=100"].map(|page| format!("GET /v1/workflows?{page}"));
+    assert_eq!(operator.seen().requests, pages);
+}
+
+#[tokio::test]
 async fn a_webhook_is_signed_and_the_same_delivery_is_told_as_a_repeat() {
     let (operator, session) = operator().await;
     operator.change(|seen| seen.unknown = 2);
