@@ -228,7 +228,7 @@ impl Shared {
         waiting
     }
 
-    pub(super) async fn watch_owner(
+    async fn watch_owner(
         self: &Arc<Self>,
         owner: Address,
         workflows: Vec<Waiting>,
