@@ -4,7 +4,7 @@
 //! fired again. So whatever names a firing, an instant or a delivery, fires once, over however many lives. What lists have of a run
 //! stands beside it, so nobody reads what came of all steps to tell that it has ended.
 
-use alloy::primitives::B256;
+use alloy::primitives::{B256, keccak256};
 use sandbox_fleet::sandbox::Sandbox;
 use sandbox_fleet::workflow::{RunState, Value};
 use sandbox_protocol::CallKey;
