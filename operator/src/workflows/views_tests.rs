@@ -1,7 +1,7 @@
 //! Promises of what the API tells of workflows, and of the requests that fire them.
 
 use sandbox_fleet::fakes::{FakeAgents, OWNER};
-use sandbox_fleet::ports::SidecarError;
+use sandbox_protocol::agent::RunReply;
 use sandbox_protocol::workflow::{HookBody, HookHeaders, RunQuery, StepStatus, sign_hook};
 use serde_json::json;
 
@@ -110,7 +110,7 @@ async fn workflows_are_listed_page_by_page() {
 async fn a_run_tells_of_its_own_sandbox_while_it_goes_on_there_and_of_no_files_in_it_for_later() {
     let dir = tempfile::tempdir().unwrap();
     let agents = FakeAgents::default();
-    agents.answer_next(Err(SidecarError::Refused("not now".into())));
+    agents.answer_next(Ok(RunReply { success: false, ..RunReply::default() }));
     let yard = Yard::with(&dir, agents).await;
     let body = json!({"steps": [
         {"id": "a", "kind": "exec", "with": {"command": "true"}, "artifacts": ["out.txt"]},
@@ -126,6 +126,7 @@ async fn a_run_tells_of_its_own_sandbox_while_it_goes_on_there_and_of_no_files_i
         if body.steps.iter().any(|step| step.status == StepStatus::Retrying) {
             break body;
         }
+        assert!(!body.run.status.is_final(), "{body:?}");
         after = body.version;
     };
     assert!(running.sandbox.is_some_and(|own| yard.world.containers().contains(&own)), "{running:?}");
