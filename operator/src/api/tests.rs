@@ -21,7 +21,6 @@ use sandbox_protocol::holdings::{
 };
 use sandbox_protocol::http::ErrorBody;
 use sandbox_protocol::session::Scope;
-use sandbox_protocol::workflow::WorkflowsBody;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
@@ -247,20 +246,6 @@ async fn sandboxes_are_listed_in_pages_by_phase_and_by_label() {
     assert_eq!(list("phase=stopped").await.0, [10]);
     assert_eq!(list("label=kind%3Deven").await.0, [2]);
     assert_eq!((list("label=kind").await.0.len(), list("label=color").await.0.len()), (3, 0));
-}
-
-#[tokio::test]
-async fn a_page_of_workflows_is_asked_for_by_its_length_and_by_the_last_of_the_one_before() {
-    let desk = Desk::new().await;
-    let token = desk.token(OWNER, &Scope::ALL).await;
-    let list = async |query: &str| desk.get::<WorkflowsBody>(&format!("/v1/workflows?{query}"), &token).await;
-    for wrong in ["limit=0", "limit=101", "cursor=7", "cursor=7/x", "page=2"] {
-        assert_eq!(list(wrong).await, refusal(400, "bad_request"), "{wrong}");
-    }
-    // Nothing was read from the chain here.
-    for right in ["", "limit=1", "limit=100", "cursor=7/20", "cursor=7%2F20"] {
-        assert_eq!(list(right).await, refusal(503, "too_slow"), "{right}");
-    }
 }
 
 #[tokio::test]

@@ -279,3 +279,17 @@ impl From<WorkflowError> for ApiError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_behind_the_workflow_that_the_one_before_names() {
+        let key = CallKey { service: 7, call: 20 };
+        assert_eq!(place(&key.to_string()), Some(key));
+        for wrong in ["", "7", "7/", "/20", "7/20/1", "7/x", "-7/20"] {
+            assert_eq!(place(wrong), None, "{wrong:?}");
+        }
+    }
+}

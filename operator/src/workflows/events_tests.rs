@@ -21,7 +21,8 @@ const THERE: Address = Address::repeat_byte(2);
 
 fn log(address: Address, block: u64, index: u64) -> Log {
     let inner = Inner::new_unchecked(address, vec![alloy::primitives::keccak256(EVENT)], Bytes::new());
-    let (block_number, block_hash, log_index) = (Some(block), Some(B256::with_last_byte(7)), Some(index));
+    let (block_number, block_hash, log_index) =
+        (Some(block), Some(B256::from(alloy::primitives::U256::from(block))), Some(index));
     Log { inner, block_number, block_hash, log_index, ..Log::default() }
 }
 

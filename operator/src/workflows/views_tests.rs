@@ -1,7 +1,8 @@
 //! Promises of what the API tells of workflows, and of the requests that fire them.
 
 use sandbox_fleet::fakes::{FakeAgents, OWNER};
-use sandbox_protocol::workflow::{HookBody, HookHeaders, RunQuery, sign_hook};
+use sandbox_protocol::agent::RunReply;
+use sandbox_protocol::workflow::{HookBody, HookHeaders, RunQuery, StepStatus, sign_hook};
 use serde_json::json;
 
 use super::tests::{BLOCK, KEY, Yard, steps};
@@ -108,10 +109,13 @@ async fn workflows_are_listed_page_by_page() {
 #[tokio::test]
 async fn a_run_tells_of_its_own_sandbox_while_it_goes_on_there_and_of_no_files_in_it_for_later() {
     let dir = tempfile::tempdir().unwrap();
-    let yard = Yard::with(&dir, FakeAgents::slow()).await;
+    let agents = FakeAgents::default();
+    agents.answer_next(Ok(RunReply { success: false, ..RunReply::default() }));
+    let yard = Yard::with(&dir, agents).await;
     let body = json!({"steps": [
         {"id": "a", "kind": "exec", "with": {"command": "true"}, "artifacts": ["out.txt"]},
-        {"id": "b", "kind": "prompt", "needs": ["a"], "with": {"prompt": "wait"}},
+        {"id": "b", "kind": "prompt", "needs": ["a"], "with": {"prompt": "p"},
+            "retry": {"max_attempts": 2, "backoff_ms": 3_600_000}},
     ]});
     yard.have(&body, r#"{"memory_mb":64}"#, ("manual", "")).await;
     yard.workflows.trigger(KEY, 31).await.unwrap();
@@ -119,9 +123,10 @@ async fn a_run_tells_of_its_own_sandbox_while_it_goes_on_there_and_of_no_files_i
     let mut after = 0;
     let running = loop {
         let body = yard.workflows.run_body(key, OWNER, RunQuery { wait: 60, after }).await.unwrap();
-        if body.steps.iter().any(|step| !step.outputs.is_empty()) {
+        if body.steps.iter().any(|step| step.status == StepStatus::Retrying) {
             break body;
         }
+        assert!(!body.run.status.is_final(), "{body:?}");
         after = body.version;
     };
     assert!(running.sandbox.is_some_and(|own| yard.world.containers().contains(&own)), "{running:?}");
