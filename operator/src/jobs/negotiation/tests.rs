@@ -141,20 +141,21 @@ async fn negotiations_of_one_call_at_a_time_have_sandboxes_of_their_own_by_their
     };
     let (first, second) = (scoped("run-1-a", 1).await, scoped("run-2-a", 2).await);
     let both = hall.until(|hall| hall.agents.begun().len() == 2 && hall.children() == 2);
+    let mut first = std::pin::pin!(hall.conductor.conduct(&first));
     let mut second = std::pin::pin!(hall.conductor.conduct(&second));
-    {
-        let mut first = std::pin::pin!(hall.conductor.conduct(&first));
-        tokio::select! {
-            _ = &mut first => panic!("nobody let it end"),
-            _ = &mut second => panic!("nobody let it end"),
-            () = both => {}
-        }
-        hall.agents.let_end(1);
-        tokio::select! { _ = first => {}, _ = &mut second => panic!("the one that asked first ends first") }
+    tokio::select! {
+        _ = &mut first => panic!("nobody let it end"),
+        _ = &mut second => panic!("nobody let it end"),
+        () = both => {}
     }
+    hall.agents.let_end(1);
+    // Whichever asked first ends first.
+    let (ended, other) = tokio::select! { ended = &mut first => (ended, second), ended = &mut second => (ended, first) };
     assert_eq!(hall.children(), 1, "the other's sandbox is there still");
     hall.agents.let_end(1);
-    assert_eq!(second.await.unwrap().0.errors.len(), 0);
+    for conducted in [ended, other.await] {
+        assert_eq!(conducted.unwrap().0.errors.len(), 0);
+    }
 }
 
 #[tokio::test]
