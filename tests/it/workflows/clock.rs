@@ -8,7 +8,7 @@ use sandbox_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::{BOUND, create, key, runs, step};
-use crate::world::World;
+use crate::world::{World, shown};
 
 const EVERY_SECOND: &str = "* * * * * *";
 
@@ -55,4 +55,26 @@ async fn an_instant_fires_once_over_restarts_and_the_chain_is_told_of_the_last()
     let resumed = until("runs after the pause", BOUND, look).await?;
     ensure!(super::slots(&resumed)?.windows(2).all(|pair| pair[1] > pair[0]), "an instant fired twice");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_its_service_a_workflow_ends_also_after_a_restart() -> Result<()> {
+    let mut world = World::with(|node| node.set("WORKFLOW_CRON_SCHEDULE", EVERY_SECOND)).await?;
+    let sandbox = world.create().await?;
+    let body = json!({"sandbox_id": sandbox, "steps": [step("tick", "date >> ticks", &[])]});
+    let workflow = create(&world, &body, &["--cron", EVERY_SECOND]).await?;
+    let customer = world.customer.clone();
+    let fired = || async { runs(&customer, &workflow).await.ok().filter(|runs| !runs.is_empty()) };
+    until("a run by the clock", BOUND, fired).await?;
+    world.ground.account(CUSTOMER).await?.terminate(world.service).await?;
+    let node = &world.node;
+    until("the operator to know", BOUND, || async { node.log().contains("fired no more").then_some(()) }).await?;
+    // Neither the contract's list nor its own records bring it back.
+    world.node.kill()?;
+    world.node.start().await?;
+    let unknown = || async {
+        let asked = customer.run(&["workflow", "runs", &workflow]).await.ok()?;
+        shown(&asked).2.contains("no such workflow").then_some(())
+    };
+    until("the operator to have no such workflow", BOUND, unknown).await
 }

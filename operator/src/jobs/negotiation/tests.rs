@@ -150,7 +150,8 @@ async fn negotiations_of_one_call_at_a_time_have_sandboxes_of_their_own_by_their
     }
     hall.agents.let_end(1);
     // Whichever asked first ends first.
-    let (ended, other) = tokio::select! { ended = &mut first => (ended, second), ended = &mut second => (ended, first) };
+    let (ended, other) =
+        tokio::select! { ended = &mut first => (ended, second), ended = &mut second => (ended, first) };
     assert_eq!(hall.children(), 1, "the other's sandbox is there still");
     hall.agents.let_end(1);
     for conducted in [ended, other.await] {
