@@ -20,7 +20,7 @@ use crate::limits::{
 };
 use crate::ports::SnapshotOrder;
 
-pub use agent::{AgentChoice, BACKENDS, Errand, ErrandKind, prompt, task};
+pub use agent::{AgentChoice, BACKENDS, Errand, ErrandKind, prompt, task, task_response};
 
 /// What a batch create is called: its request has no field for it.
 const BATCH_ID_KEY: &str = "SANDBOX_BATCH_ID";

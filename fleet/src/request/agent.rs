@@ -1,8 +1,8 @@
 //! What is asked of a sandbox's agents: prompts, tasks, and who carries them out.
 
-use sandbox_protocol::abi::{PromptRequest, TaskRequest};
+use sandbox_protocol::abi::{PromptRequest, TaskRequest, TaskResponse};
 use sandbox_protocol::agent::negotiation::Negotiation;
-use sandbox_protocol::agent::{DEFAULT_PROFILE, NATIVE, Provider, TaskBody, TaskContext};
+use sandbox_protocol::agent::{DEFAULT_PROFILE, NATIVE, Provider, RunReply, TaskBody, TaskContext};
 use sandbox_protocol::limits::{
     PROMPT_BYTES_MAX, PROMPT_TIMEOUT_MS_MAX, RUN_ID_BYTES_MAX, TASK_TIMEOUT_MS_DEFAULT, TASK_TIMEOUT_MS_MAX,
     TASK_TURNS_MAX,
@@ -180,6 +180,21 @@ fn name(field: &str, text: &str, bytes_max: usize) -> Result<(), Failure> {
 
 fn bad(message: impl Into<String>) -> Failure {
     Failure::new(FailureCode::BadRequest, message)
+}
+
+/// What jobs and steps answer of a prompt or task that came to an end; a prompt's answer has the same fields.
+pub fn task_response(reply: RunReply) -> TaskResponse {
+    TaskResponse {
+        success: reply.success && reply.failure.is_none(),
+        result: reply.result,
+        error: reply.error,
+        trace_id: reply.trace_id,
+        turns_used: reply.turns_used,
+        duration_ms: reply.duration_ms,
+        input_tokens: reply.input_tokens,
+        output_tokens: reply.output_tokens,
+        session_id: reply.session_id,
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use sandbox_protocol::workflow::body::Kind;
 use sandbox_protocol::{Failure, FailureCode};
 
 use super::value::{Outputs, Value};
+use crate::request::task_response;
 
 /// What came of an attempt.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,18 +75,7 @@ impl StepResult {
     /// `duration_ms`, `truncated`, and `json` where its result is JSON.
     pub fn agent(reply: RunReply) -> Self {
         let code = reply.failure.and_then(RunFailure::code).unwrap_or(FailureCode::NoSuccess);
-        let response = TaskResponse {
-            success: reply.success && reply.failure.is_none(),
-            result: reply.result,
-            error: reply.error,
-            trace_id: reply.trace_id,
-            turns_used: reply.turns_used,
-            duration_ms: reply.duration_ms,
-            input_tokens: reply.input_tokens,
-            output_tokens: reply.output_tokens,
-            session_id: reply.session_id,
-        };
-        Self::response(response, code)
+        Self::response(task_response(reply), code)
     }
 
     /// Of a snapshot: `uri`, `size_bytes`. The place is its artifact.

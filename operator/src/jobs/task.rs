@@ -40,18 +40,7 @@ pub(super) fn response(reply: RunReply) -> Result<(TaskResponse, Option<FailureC
         Some(code) if !code.keeps_response() => return Err(Failure::new(code, reply.error)),
         limit => limit,
     };
-    let response = TaskResponse {
-        success: reply.success && reply.failure.is_none(),
-        result: reply.result,
-        error: reply.error,
-        trace_id: reply.trace_id,
-        turns_used: reply.turns_used,
-        duration_ms: reply.duration_ms,
-        input_tokens: reply.input_tokens,
-        output_tokens: reply.output_tokens,
-        session_id: reply.session_id,
-    };
-    Ok((response, limit))
+    Ok((request::task_response(reply), limit))
 }
 
 fn work(reply: RunReply, instance: Instance) -> Result<Work, Failure> {
